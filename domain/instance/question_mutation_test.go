@@ -3,6 +3,7 @@ package instance
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -107,6 +108,11 @@ var mistakes = map[string]func(in *Instance) bool{
 				(*c)[0].Hours++
 				return true
 			})
+		})
+	},
+	"a higher curve": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool {
+			return each(d.Duration, func(c *[]Step) bool { (*c)[len(*c)-1].Units++; return true })
 		})
 	},
 	"all interruptible": func(in *Instance) bool {
@@ -377,9 +383,244 @@ var mistakes = map[string]func(in *Instance) bool{
 			return some
 		})
 	},
+	"cheaper spot": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool { return p.Spot != nil && scaled(&p.Spot.Hourly, "0.9") })
+	},
+	"spot prices that stay": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool {
+			some := p.Spot != nil && len(p.Spot.Path) > 0
+			if some {
+				p.Spot.Path = nil
+			}
+			return some
+		})
+	},
+	"prices of the next step": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool {
+			of := func(x *Price) bool {
+				return each(x.Path, func(s *PriceStep) bool { s.Hourly = s.Hourly.Mul(dec("0.97")); return true })
+			}
+			some := p.OnDemand != nil && of(p.OnDemand)
+			return p.Spot != nil && of(&p.Spot.Price) || some
+		})
+	},
+	"prices that change a day later": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool {
+			of := func(x *Price) bool {
+				return each(x.Path, func(s *PriceStep) bool { s.From += domain.Day; return true })
+			}
+			some := p.OnDemand != nil && of(p.OnDemand)
+			return p.Spot != nil && of(&p.Spot.Price) || some
+		})
+	},
+	"a quota that changes a day later": func(in *Instance) bool {
+		return each(in.Quotas, func(q *Quota) bool {
+			return each(q.Path, func(s *QuotaStep) bool { s.From += domain.Day; return true })
+		})
+	},
+	"a larger quota later": func(in *Instance) bool {
+		return each(in.Quotas, func(q *Quota) bool {
+			return each(q.Path, func(s *QuotaStep) bool { s.Limit++; return true })
+		})
+	},
+	"all prices in one currency": func(in *Instance) bool {
+		some := each(in.Pools, func(p *Pool) bool {
+			some := p.OnDemand != nil && setTo(&p.OnDemand.Currency, "")
+			return p.Spot != nil && setTo(&p.Spot.Currency, "") || some
+		})
+		some = each(in.Offers, func(o *Offer) bool { return setTo(&o.Currency, "") }) || some
+		return each(in.Commitments, func(c *Commitment) bool { return setTo(&c.Currency, "") }) || some
+	},
+	"one region": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool { return setTo(&p.Region, in.Regions[0].ID) })
+	},
+	"one country": func(in *Instance) bool {
+		return each(in.Regions, func(r *Region) bool { return setTo(&r.Country, in.Regions[0].Country) })
+	},
+	"one class of machines": func(in *Instance) bool {
+		return each(in.Pools, func(p *Pool) bool { return setTo(&p.Class, in.Pools[0].Class) })
+	},
+	"machines of another size": func(in *Instance) bool {
+		return each(in.Pools[:1], func(p *Pool) bool { p.GPUs += 8; return true })
+	},
+	"machines of another kind": func(in *Instance) bool {
+		return each(in.Pools[:1], func(p *Pool) bool { p.GPUs = 0; return setTo(&p.Unit, "gpu") })
+	},
+	"certified everywhere": func(in *Instance) bool {
+		var all []string
+		for _, d := range in.Demands {
+			all = append(all, d.Certifications...)
+		}
+		slices.Sort(all)
+		all = slices.Compact(all)
+		return each(in.Pools, func(p *Pool) bool {
+			some := !slices.Equal(p.Certifications, all)
+			p.Certifications = all
+			return some && len(all) > 0
+		})
+	},
+	"another home": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return setTo(&d.Pool, in.Pools[0].ID) })
+	},
+	"all is serving": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return setTo(&d.Class, "serving") })
+	},
+	"fewer failures": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.Buffer != nil && scaled(&d.Buffer.FailuresPerGPUHour, "0.05") })
+	},
+	"quicker repairs": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.Buffer != nil && scaled(&d.Buffer.RepairHours, "0.05") })
+	},
+	"a rate that is known": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.Buffer != nil && setTo(&d.Buffer.Counted, 0) })
+	},
+	"nodes of one unit": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.Buffer != nil && setTo(&d.Buffer.UnitsPerNode, 0) })
+	},
+	"units of one GPU": func(in *Instance) bool {
+		return each(in.Demands, func(d *Demand) bool { return d.Buffer != nil && setTo(&d.Buffer.GPUsPerUnit, 0) })
+	},
+	"nearer regions": func(in *Instance) bool {
+		return each(in.Overflow, func(o *Overflow) bool { return setTo(&o.RoundTripMS, 1) })
+	},
+	"overflow from elsewhere": func(in *Instance) bool {
+		return each(in.Overflow, func(o *Overflow) bool { o.From, o.To = o.To, o.From; return true })
+	},
+	"substitutes for all": func(in *Instance) bool {
+		return each(in.Substitutes, func(s *Substitute) bool { some := len(s.Demands) > 0; s.Demands = nil; return some })
+	},
+	"a substitute the other way round": func(in *Instance) bool {
+		return each(in.Substitutes, func(s *Substitute) bool { s.For, s.Class = s.Class, s.For; return true })
+	},
+	"sold for another pool": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool { return o.Pool != "" && setTo(&o.Pool, in.Pools[0].ID) })
+	},
+	"held for another pool": func(in *Instance) bool {
+		return each(in.Commitments, func(c *Commitment) bool { return c.Pool != "" && setTo(&c.Pool, in.Pools[0].ID) })
+	},
+	"reserved what is owned": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool {
+			some := o.Owned != nil
+			if some {
+				o.Kind, o.Owned = domain.OfferReserved, nil
+			}
+			return some
+		})
+	},
+	"no committed spend held": func(in *Instance) bool {
+		before := len(in.Commitments)
+		in.Commitments = slices.DeleteFunc(in.Commitments, func(c Commitment) bool { return c.Kind == domain.OfferSpendCommitment })
+		return len(in.Commitments) < before
+	},
+	"less power": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool { return o.Owned != nil && scaled(&o.Owned.PowerKW, "0.5") })
+	},
+	"no overhead of power": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool { return o.Owned != nil && scaled(&o.Owned.PUE, "1.1") })
+	},
+	"a free network": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool { return o.Owned != nil && scaled(&o.Owned.NetworkMonthly, "0") })
+	},
+	"free support": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool { return o.Owned != nil && scaled(&o.Owned.SupportMonthly, "0") })
+	},
+	"cheaper tiers": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool {
+			return each(o.Tiers, func(t *Tier) bool { return scaled(&t.Hourly, "0.95") })
+		})
+	},
+	"tiers without upfront": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool {
+			return each(o.Tiers, func(t *Tier) bool { return scaled(&t.Upfront, "0") })
+		})
+	},
+	"a later ramp": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool {
+			if len(o.Ramp) < 2 || o.Ramp[len(o.Ramp)-1].Epoch+1 >= o.Term {
+				return false
+			}
+			o.Ramp[len(o.Ramp)-1].Epoch++
+			return true
+		})
+	},
+	"a full ramp": func(in *Instance) bool {
+		return each(in.Offers, func(o *Offer) bool {
+			return each(o.Ramp, func(r *RampStep) bool { return setTo(&r.Permille, 1000) })
+		})
+	},
+	"held without upfront": func(in *Instance) bool {
+		return each(in.Commitments, func(c *Commitment) bool { return scaled(&c.Upfront, "0") })
+	},
+	"guaranteed what is held": func(in *Instance) bool {
+		return each(in.Commitments, func(c *Commitment) bool {
+			return c.Kind != domain.OfferSpendCommitment && setTo(&c.GuaranteesCapacity, true)
+		})
+	},
+	"held from a day later": func(in *Instance) bool {
+		return each(in.Commitments, func(c *Commitment) bool { c.Term.From += domain.Day; return true })
+	},
+	"a posture of regions": func(in *Instance) bool {
+		return in.Posture != nil && in.Posture.Kind == MultiProvider && setTo(&in.Posture.Kind, ActiveActive)
+	},
+	"all is protected": func(in *Instance) bool {
+		if in.Posture == nil || len(in.Posture.Demands) == 0 {
+			return false
+		}
+		in.Posture.Demands = nil
+		for _, d := range in.Demands {
+			in.Posture.Demands = append(in.Posture.Demands, d.ID)
+		}
+		return len(in.Demands) > 1
+	},
+	"one demand is protected": func(in *Instance) bool {
+		if in.Posture == nil || len(in.Posture.Demands) > 0 {
+			return false
+		}
+		in.Posture.Demands = []string{in.Demands[0].ID}
+		return len(in.Demands) > 1
+	},
+	"another standby": func(in *Instance) bool {
+		return in.Posture != nil && in.Posture.Standby != "" && setTo(&in.Posture.Standby, in.Regions[len(in.Regions)-1].ID)
+	},
+	"a hot standby": func(in *Instance) bool {
+		if in.Posture == nil || in.Posture.Cold == nil {
+			return false
+		}
+		in.Posture.Cold = nil
+		return true
+	},
+	"a budget that begins sooner": func(in *Instance) bool {
+		return each(in.Budgets, func(b *Budget) bool { return setTo(&b.Interval.From, in.From) })
+	},
+	"a larger share unserved": func(in *Instance) bool {
+		return in.Limits.MaxUnservedShare != nil && setTo(in.Limits.MaxUnservedShare, dec("0.5"))
+	},
+	"a larger share of spot": func(in *Instance) bool {
+		return in.Limits.MaxSpotShare != nil && setTo(in.Limits.MaxSpotShare, dec("0.9"))
+	},
+	"scenarios with the same spot": func(in *Instance) bool {
+		return each(in.Scenarios, func(s *Scenario) bool { some := len(s.Spot) > 0; s.Spot = nil; return some })
+	},
 	"scenarios with the same demand": func(in *Instance) bool {
 		return each(in.Scenarios, func(s *Scenario) bool { some := len(s.Hourly) > 0; s.Hourly = nil; return some })
 	},
+}
+
+// protected is machines of two providers in two regions, of which those of the second are dear. Each
+// carries what is protected when the other is lost: the demand for serving, or those named.
+func protected(demands ...string) *Instance {
+	in := daily(Demand{Hourly: hoursAt(24, 4), Class: "serving", LatencyBudgetMS: 60}, Demand{Hourly: hoursAt(24, 2), Class: "batch", LatencyBudgetMS: 60})
+	in.Regions = append(in.Regions, Region{ID: "s", Country: "US"})
+	in.Overflow = []Overflow{{From: "r", To: "s", RoundTripMS: 20}}
+	in.Pools[0].Provider = "a"
+	for i, price := range []string{"1.1", "3"} {
+		p := in.Pools[0]
+		p.ID, p.Region, p.Provider = fmt.Sprint("q", i), "s", []string{"a", "b"}[i]
+		in.Pools = append(in.Pools, p)
+		in.Offers = append(in.Offers, Offer{ID: p.ID, Kind: domain.OfferReserved, Pool: p.ID, Term: 1, Hourly: dec(price), GuaranteesCapacity: true})
+	}
+	in.Posture = &Posture{Kind: MultiProvider, Share: one, Demands: demands}
+	return in
 }
 
 // Whatever is mistaken between the question and the solver is found: an answer that costs something
@@ -414,7 +655,7 @@ func TestQuestionFindsMistakesOfTranslation(t *testing.T) {
 	// Two units are wanted, and three are the least order.
 	least := daily(Demand{Hourly: hoursAt(24, 2)})
 	least.Offers[0].MinUnits = 3
-	for _, in := range []*Instance{idle, least} {
+	for _, in := range []*Instance{idle, least, protected(), protected("d0")} {
 		text, err := json.Marshal(in)
 		if err != nil {
 			t.Fatal(err)

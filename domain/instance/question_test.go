@@ -279,6 +279,20 @@ func drawAll(rng *rand.Rand) *Instance {
 			}
 		}
 	}
+	if len(in.Substitutes) > 0 && chance(2) {
+		in.Substitutes[0].Demands = []string{in.Demands[0].ID}
+	}
+	if in.Posture != nil && chance(2) {
+		in.Posture.Demands = []string{in.Demands[0].ID}
+	}
+	if len(in.Budgets) > 0 && chance(3) {
+		in.Budgets[0].Interval = domain.Interval{From: day(1)}
+	}
+	for i := range in.Pools {
+		if spot := in.Pools[i].Spot; spot != nil && chance(3) {
+			spot.Path = []PriceStep{{From: day(1) + 5*domain.Hour, Hourly: cents(50, 300)}}
+		}
+	}
 	return in
 }
 
