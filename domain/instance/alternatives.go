@@ -70,6 +70,26 @@ func (a *Answer) Under(ctx context.Context, in *Instance, orders []Order) ([]Sce
 	return other.Scenarios, nil
 }
 
+// Priced returns the cost of other orders in the instance of an answer; false if they are not sold so.
+func (a *Answer) Priced(ctx context.Context, in *Instance, orders []Order) (cost domain.Decimal, sold bool, err error) {
+	m, err := a.modelOf(ctx, in)
+	if err != nil {
+		return cost, false, err
+	}
+	if err := ctx.Err(); err != nil {
+		return cost, false, err
+	}
+	units, err := m.place(orders)
+	if err != nil {
+		return cost, false, nil //nolint:nilerr // it says why they are not sold
+	}
+	other, err := m.answer(&solution{units: units})
+	if err != nil {
+		return cost, false, err
+	}
+	return other.Cost, true, nil
+}
+
 // Settled returns what [Alternatives] needs of an answer. problem states its instance again.
 func (a *Answer) Settled(in *Instance, problem func() (*Instance, error)) Settled {
 	out := Settled{Problem: problem, Cost: a.Cost, LowerBound: a.LowerBound}

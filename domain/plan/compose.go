@@ -304,6 +304,8 @@ func compose(q *Question) (*composer, error) {
 		return nil, fmt.Errorf("service level %s is not from 0 to below 1; no number of spares reaches 1", a.ServiceLevel)
 	case a.MaxShare.IsNegative() || a.MaxShare.GreaterThanOrEqual(one):
 		return nil, fmt.Errorf("a largest share of %s of the cost is not from 0 to below 1", a.MaxShare)
+	case a.OrderPrice.IsNegative():
+		return nil, fmt.Errorf("a price of %s for placing an order is below 0", a.OrderPrice)
 	case a.ShortageFactor.LessThan(one) || a.ShortageFactor.GreaterThan(decimal.NewFromInt(1000)):
 		return nil, fmt.Errorf("shortage factor %s is not from 1 to 1000", a.ShortageFactor)
 	}

@@ -33,7 +33,7 @@ import (
 )
 
 // Method is the version of this package's method. A plan names it.
-const Method = "plan/15"
+const Method = "plan/16"
 
 // Assumptions are the inputs of a plan that were not observed.
 type Assumptions struct {
@@ -74,6 +74,9 @@ type Assumptions struct {
 	// MaxShare is a share of the plan's cost, below 1. It asks what it would cost to spend no more of it on
 	// commitments with one supplier, or on one offer ([Plan.Capped]); 0 asks nothing.
 	MaxShare domain.Decimal `json:"max_share,omitzero"`
+	// OrderPrice is the price of placing one order. It asks for a plan of fewer, larger ones
+	// ([Plan.FewerOrders]); 0 asks nothing. No cost contains it.
+	OrderPrice domain.Decimal `json:"order_price,omitzero"`
 	// Life is the mean number of months until a successor replaces a machine type and its demand ends
 	// ([forecast.Spread]); 0: it never ends. It is 0 for repeated demand.
 	Life int `json:"life_months,omitempty"`
@@ -258,6 +261,8 @@ type Plan struct {
 	// Capped are plans with the purchases from one supplier, or of one offer, at most a share of the cost,
 	// for those that exceed it in the plan, the cheapest first: the price of a cap on concentration.
 	Capped []Alternative `json:"capped,omitempty"`
+	// FewerOrders is a plan of fewer orders, if a price of placing one was stated.
+	FewerOrders *Bundle `json:"fewer_orders,omitempty"`
 	// Expiry lists existing commitments by the end of their terms.
 	Expiry []Held `json:"expiry_ladder"`
 	// Ignored are commitments that extend into the horizon and serve nothing in the plan. Their
@@ -389,6 +394,8 @@ type Purchase struct {
 	// Wait is what of a purchase is not ordered yet, although it could be. Nil: nothing waits. The plan's
 	// cost is that of ordering all.
 	Wait *Wait `json:"wait,omitempty"`
+	// Regret is what it is worth in each scenario; nil if demand is no forecast.
+	Regret *Regret `json:"regret,omitempty"`
 }
 
 // PoolPlan is the plan of one pool.

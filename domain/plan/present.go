@@ -22,8 +22,10 @@ type solved struct {
 	unlimited, low *instance.Answer
 	targets        []instance.Target // by offer
 	settled        instance.Settled
+	bundled        *bundled                     // fewer orders, if asked for
 	later          map[instance.Order]*Decision // of what need not be ordered yet
 	waits          map[instance.Order]*Wait     // of what should not be ordered yet
+	regrets        map[instance.Order]*Regret   // of what is bought for a forecast
 }
 
 // solve answers the problem of a group, and has the answer checked against the problem's document.
@@ -40,6 +42,12 @@ func (c *composer) solve(ctx context.Context, g *group, lp linear.Solver) (*solv
 		return nil, err
 	}
 	if x.waits, err = c.waits(g, x.answer.Orders()); err != nil {
+		return nil, err
+	}
+	if x.regrets, err = c.regrets(ctx, in, x.answer); err != nil {
+		return nil, err
+	}
+	if x.bundled, err = c.bundle(ctx, in, x.answer); err != nil {
 		return nil, err
 	}
 	x.settled = x.answer.Settled(in, func() (*instance.Instance, error) { return c.problem(g) })
@@ -116,6 +124,7 @@ func (c *composer) present(x *solved, p *Plan, into map[*candidate]*PoolPlan) er
 	}
 	c.sensitivity(x, p)
 	c.spending(x, p)
+	c.addBundle(x, p)
 	together := len(x.pools) > 1
 	for _, k := range x.pools {
 		pool, err := c.pool(x, k)
@@ -330,6 +339,7 @@ func (c *composer) purchases(x *solved, k *candidate) []Purchase {
 			Units: b.Units, GPUs: b.Units * k.shelf.gpus, Term: b.Term, Upfront: b.Upfront, Hourly: b.Hourly, Cost: b.Cost,
 			Guaranteed: o.GuaranteesCapacity || o.Kind == domain.OfferOwned, Generated: o.Generated, Citation: o.Citation,
 			Worth: b.Worth, Reason: b.Reason, Decision: x.later[b.Order], Wait: x.waits[b.Order],
+			Regret: x.regrets[b.Order],
 		}
 		if o.LeadTimeHours > 0 {
 			y.OrderBy = b.Term.From - domain.Instant(o.LeadTimeHours)*domain.Hour

@@ -333,7 +333,7 @@ func (c *composer) spending(x *solved, p *Plan) {
 			SpendPerHour: decimal.NewNullDecimal(commits),
 			Provider:     s.provider, Offer: s.name, Kind: domain.OfferSpendCommitment, Units: b.Units, Term: b.Term, Upfront: b.Upfront,
 			Hourly: b.Hourly, Cost: b.Cost, Citation: s.prices[0].Citation, Worth: b.Worth, Reason: b.Reason,
-			Decision: x.later[b.Order],
+			Decision: x.later[b.Order], Regret: x.regrets[b.Order],
 		}
 		for i, k := range s.pools {
 			y.Covers = append(y.Covers, k.name())

@@ -54,6 +54,28 @@ func TestStagesByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	regrets, err := c.regrets(t.Context(), in, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.Purchases {
+		// From December on, ten machines at 6.7 instead of 10, and in the fourth scenario for nothing.
+		b := &a.Purchases[i]
+		r, hours := regrets[b.Order], fmt.Sprint(hoursOf(c.span[b.Epoch]))
+		if b.Epoch == 0 {
+			if r.Scenarios != 0 || !r.Most.IsZero() || len(r.Saves) != 4 {
+				t.Errorf("the year is regretted: %+v", r)
+			}
+			continue
+		}
+		equal(t, "saves", r.Saves[0], dec("33").Mul(dec(hours)).String())
+		equal(t, "saves", r.Saves[3], dec("-67").Mul(dec(hours)).String())
+		equal(t, "mean", r.Mean, dec("8").Mul(dec(hours)).String())
+		equal(t, "most", r.Most, dec("67").Mul(dec(hours)).String())
+		if r.Scenarios != 1 {
+			t.Errorf("%+v is regretted in %d scenarios", b.Order, r.Scenarios)
+		}
+	}
 	if len(a.Purchases) != 7 || len(later) != 6 {
 		t.Fatalf("%d purchases, %d of them decided later", len(a.Purchases), len(later))
 	}

@@ -43,9 +43,67 @@ type Summary struct {
 	// half away from zero, and null if there are no such hours.
 	Coverage    *domain.Decimal `json:"commitment_coverage_percent"`
 	Utilization *domain.Decimal `json:"commitment_utilization_percent"`
-	Excluded    []Excluded      `json:"excluded"`
+	// Signing is what is signed now and later, by supplier and class.
+	Signing  []Signing  `json:"signing"`
+	Excluded []Excluded `json:"excluded"`
 	// Binding are the binding bounds of the plan, the most costly first.
 	Binding []SummaryBinding `json:"binding"`
+}
+
+// Signing is what a plan buys of one class from one supplier.
+type Signing struct {
+	Supplier string `json:"supplier"`
+	// Class is the GPU model, the machine type of an offer without GPUs, or "spend" for spend commitments,
+	// which count no machines.
+	Class string `json:"class"`
+	// Now is the number of machines to sign when the horizon begins, and Upfront what that pays at once.
+	// Waiting are those that could be signed then and wait until demand for them was there ([Wait]).
+	Now     int            `json:"units_now"`
+	Upfront domain.Decimal `json:"upfront_now"`
+	Waiting int            `json:"units_that_wait"`
+	// Later is the number of machines that are decided later, the first of them by Next; 0 if there are none.
+	Later int            `json:"units_later"`
+	Next  domain.Instant `json:"next_decided_by,omitempty"`
+	// Cost is that of all within the horizon, less salvage.
+	Cost domain.Decimal `json:"cost"`
+}
+
+// sign adds a purchase to what is signed of its class.
+func (s *Summary) sign(b *Purchase) {
+	class := cmp.Or(b.GPUModel, b.SKU)
+	if len(b.Covers) > 0 {
+		class = "spend"
+	}
+	i, found := slices.BinarySearchFunc(s.Signing, b, func(x Signing, b *Purchase) int {
+		return cmp.Or(cmp.Compare(x.Supplier, b.Provider), cmp.Compare(x.Class, class))
+	})
+	if !found {
+		s.Signing = slices.Insert(s.Signing, i, Signing{Supplier: b.Provider, Class: class})
+	}
+	x, units := &s.Signing[i], b.Units
+	if len(b.Covers) > 0 {
+		units = 0
+	}
+	x.Cost = x.Cost.Add(b.Cost)
+	by := cmp.Or(b.OrderBy, b.Term.From)
+	if b.Decision != nil {
+		by = b.Decision.By
+	}
+	if by > s.Horizon.From {
+		x.Later += units
+		if x.Next == 0 || by < x.Next {
+			x.Next = by
+		}
+		return
+	}
+	waiting := 0
+	if b.Wait != nil {
+		waiting = b.Wait.Units
+	}
+	x.Waiting += waiting
+	x.Now += units - waiting
+	now := decimal.NewFromInt(int64(b.Units - waiting))
+	x.Upfront = x.Upfront.Add(b.Upfront.Mul(now).DivRound(decimal.NewFromInt(int64(max(1, b.Units))), 9))
 }
 
 // Names of what a plan is compared with. Each is one number of a plan.
@@ -118,6 +176,7 @@ type SummaryBinding struct {
 func (p *Plan) Summary() *Summary {
 	s := &Summary{
 		Plan: p.ID, Horizon: p.Horizon, Currency: p.Assumptions.Currency, Regions: []string{}, Excluded: []Excluded{},
+		Signing: []Signing{},
 		Binding: []SummaryBinding{},
 		Cost:    p.Total.Cost, LowerBound: p.Total.LowerBound, Gap: p.Total.Gap, Savings: p.savings(), Rule: p.bestRule(),
 	}
@@ -131,6 +190,7 @@ func (p *Plan) Summary() *Summary {
 		for j := range r.Purchases {
 			b := &r.Purchases[j]
 			s.Purchases++
+			s.sign(b)
 			if b.Decision != nil {
 				s.Later++
 			}

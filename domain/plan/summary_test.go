@@ -13,6 +13,31 @@ import (
 	"quartermaster/domain"
 )
 
+// Of six machines of K from aws two wait, and four are signed when the horizon begins; three are decided in
+// September, and two in July. A spend commitment counts no machines.
+func TestSummarySigning(t *testing.T) {
+	term := func(from string) domain.Interval { return domain.Interval{From: at(from), To: at("2029-06-01")} }
+	p := &Plan{Horizon: term("2026-06-01"), Regions: []RegionPlan{
+		{Region: "r", Purchases: []Purchase{
+			{Provider: "aws", GPUModel: "K", SKU: "k8", Units: 6, Term: term("2026-06-01"), Upfront: dec("60"), Cost: dec("100"), Wait: &Wait{Units: 2}},
+			{Provider: "aws", GPUModel: "K", SKU: "k4", Units: 3, Term: term("2026-10-01"), OrderBy: at("2026-09-01"), Cost: dec("10")},
+			{Provider: "aws", SKU: "cpu", Units: 1, Term: term("2026-06-01"), Cost: dec("1")},
+		}},
+		{Region: "s", Purchases: []Purchase{
+			{Provider: "aws", GPUModel: "K", SKU: "k8", Units: 2, Term: term("2026-08-01"), Cost: dec("20"), Decision: &Decision{By: at("2026-07-01")}},
+			{Provider: "aws", SKU: "plan", Units: 50, Covers: []string{"s K"}, Term: term("2026-06-01"), Upfront: dec("7"), Cost: dec("5")},
+		}},
+	}}
+	want := []Signing{
+		{Supplier: "aws", Class: "K", Now: 4, Upfront: dec("40"), Waiting: 2, Later: 5, Next: at("2026-07-01"), Cost: dec("130")},
+		{Supplier: "aws", Class: "cpu", Now: 1, Cost: dec("1")},
+		{Supplier: "aws", Class: "spend", Upfront: dec("7"), Cost: dec("5")},
+	}
+	if got := p.Summary().Signing; !equalJSON(t, got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
 // The rule that costs least is shown, if it keeps the budgets; up to 1% more is as good.
 func TestSummaryNamesRule(t *testing.T) {
 	p := &Plan{Total: Amounts{Cost: dec("1000")}, Baselines: []Baseline{

@@ -29,6 +29,7 @@ type planFlags struct {
 	seed               uint64
 	secondBest         bool
 	maxShare           string
+	orderPrice         string
 	workspace          string
 	dryRun             bool
 }
@@ -83,6 +84,9 @@ With --max-share 40% the plan also says what a cap on concentration costs: for e
 suppliers and offers that more than 40% of the cost is spent on, the best plan found that spends at
 most that, with a bound. On-demand, spot and what is held count in the cost and not in the share.
 
+With --order-price 5000 the plan also shows fewer, larger orders: orders of an offer are merged with
+the next, or left out, while that costs less than placing an order does.
+
 The plan is recorded as an event, and the same plan is recorded only once. Nothing is bought. A
 pool that cannot be planned is excluded, with the reason and the next step. If every pool is
 excluded, nothing is recorded and the exit status is 1.`,
@@ -136,6 +140,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.Uint64Var(&fl.seed, "seed", fl.seed, "with a forecast, seed of the scenarios: equal seeds give equal plans")
 	f.BoolVar(&fl.secondBest, "second-best", false, "also plan without each supplier that is bought from, and without the largest purchases, and show what that costs more")
 	f.StringVar(&fl.maxShare, "max-share", fl.maxShare, maxShareFlag)
+	f.StringVar(&fl.orderPrice, "order-price", fl.orderPrice, "price of placing one order, such as 5000: also plan with fewer, larger orders, and show what that saves")
 	f.IntVar(&fl.life, "life", fl.life, "with a forecast, "+lifeFlag)
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
@@ -168,9 +173,9 @@ func (fl *planFlags) assumptions() (plan.Assumptions, error) {
 	}{
 		{"growth", fl.growth, &as.MonthlyGrowth}, {"rate", fl.rate, &as.AnnualRate}, {"salvage", fl.salvage, &as.Salvage},
 		{"spot-overhead", fl.overhead, &as.SpotOverhead}, {"shortage-factor", fl.shortage, &as.ShortageFactor}, {"service-level", fl.serviceLevel, &as.ServiceLevel},
-		{"max-share", fl.maxShare, &as.MaxShare},
+		{"max-share", fl.maxShare, &as.MaxShare}, {"order-price", fl.orderPrice, &as.OrderPrice},
 	} {
-		if n.text == "" && (n.flag == "rate" || n.flag == "service-level" || n.flag == "max-share" || n.flag == "salvage") {
+		if n.text == "" && (n.flag == "rate" || n.flag == "service-level" || n.flag == "max-share" || n.flag == "order-price" || n.flag == "salvage") {
 			continue
 		}
 		d, err := shareFlag(n.text)

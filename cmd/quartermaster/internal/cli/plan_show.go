@@ -170,6 +170,9 @@ func (a *Program) showRegion(p *plan.Plan, r *plan.RegionPlan, few int) {
 			fmt.Fprintf(a.out, "  order %s of them now: in at least 60%% of the last 30 days' hours %s machines were used, and %s are held; "+
 				"the other %s wait until more are used\n", comma(b.Units-w.Units), comma(w.Seen), comma(w.Held), comma(w.Units))
 		}
+		if b.Regret != nil {
+			fmt.Fprintf(a.out, "  %s\n", regretText(b.Regret, currency))
+		}
 	}
 	for j := range r.Pools {
 		q := &r.Pools[j]
@@ -221,6 +224,18 @@ func decisionText(d *plan.Decision, scenarios int, currency string) string {
 
 // regionName names a region of a plan; one without a name has what belongs to none.
 func regionName(region string) string { return cmp.Or(region, "all regions") }
+
+// regretText says in which scenarios a purchase is regretted.
+func regretText(r *plan.Regret, currency string) string {
+	text := fmt.Sprintf("without it the plan costs %s %s more in the mean; ", money(r.Mean), currency)
+	if r.Mean.IsNegative() {
+		text = fmt.Sprintf("without it the plan costs %s %s less in the mean; ", money(r.Mean.Neg()), currency)
+	}
+	if r.Scenarios == 0 {
+		return text + fmt.Sprintf("it is regretted in none of %s scenarios", comma(len(r.Saves)))
+	}
+	return text + fmt.Sprintf("regretted in %s of %s scenarios, by %s %s at most", comma(r.Scenarios), comma(len(r.Saves)), money(r.Most), currency)
+}
 
 // showTargets shows at which prices offers would be bought, the closest to their quotes first.
 func (a *Program) showTargets(targets []plan.Target, currency string, few int) {
@@ -291,6 +306,37 @@ func (a *Program) showPlanAlternatives(p *plan.Plan) {
 		a.showAlternatives("plan", shown(p.Alternatives), p.Total.Cost)
 	}
 	a.showCapped(shown(p.Capped), p.Assumptions.MaxShare, p.Total.Cost)
+	a.showBundle(p)
+}
+
+// showBundle shows the plan of fewer orders.
+func (a *Program) showBundle(p *plan.Plan) {
+	b := p.FewerOrders
+	if b == nil {
+		return
+	}
+	n := 0
+	for i := range p.Regions {
+		n += len(p.Regions[i].Purchases)
+	}
+	price := fmt.Sprintf("at %s %s for placing an order", money(p.Assumptions.OrderPrice), p.Assumptions.Currency)
+	if b.Orders >= n {
+		fmt.Fprintf(a.out, "\n%s, no merging of the %s orders pays\n", price, comma(n))
+		return
+	}
+	fmt.Fprintf(a.out, "\n%s, %s orders instead of %s save %s: they cost %s more, and %s fewer are placed\n", price,
+		comma(b.Orders), comma(n), money(b.Saves), money(b.More), comma(n-b.Orders))
+	t := a.table("order", "of", "from")
+	t.SetColumnConfigs(rightFrom(1, 1))
+	for _, o := range b.Purchases {
+		of := cmp.Or(o.Offer, o.Commitment)
+		if pool, offer, ok := strings.Cut(of, "|"); ok {
+			supplier, name, _ := strings.Cut(offer, "|")
+			of = fmt.Sprintf("%s %s for %s", supplier, strings.ReplaceAll(name, "|", " "), pool)
+		}
+		t.AppendRow(table.Row{comma(o.Units), named(of), day(o.From)})
+	}
+	t.Render()
 }
 
 // showAlternatives shows what answers without a supplier or an offer cost more.
@@ -319,6 +365,8 @@ func (a *Program) showMore(head string, list []instances.Alternative, cost domai
 	heads, capped := []any{head, "bought of it", "cost", "more", "%", "lower bound"}, head == "capped"
 	if capped {
 		heads = slices.Insert(heads, 2, any("then"))
+	} else {
+		heads = slices.Insert(heads, 5, any("pays if dearer by"))
 	}
 	t := a.table(heads...)
 	t.SetColumnConfigs(rightFrom(2, len(heads)))
@@ -331,6 +379,13 @@ func (a *Program) showMore(head string, list []instances.Alternative, cost domai
 		row := table.Row{named(cmp.Or(x.Offer, x.Supplier)), moneyCell(x.Bought), moneyCell(x.Cost), moneyCell(x.More), more, moneyCell(x.LowerBound)}
 		if capped {
 			row = slices.Insert(row, 2, any(moneyCell(x.Left)))
+		} else {
+			// At this rise of its price, what is bought of it costs as much more as the best without it.
+			most := ""
+			if x.Bought.IsPositive() {
+				most = x.More.Shift(2).Div(x.Bought).RoundFloor(1).StringFixed(1) + "%"
+			}
+			row = slices.Insert(row, 5, any(most))
 		}
 		t.AppendRow(row)
 	}

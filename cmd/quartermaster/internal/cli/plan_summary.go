@@ -46,6 +46,26 @@ func (a *Program) showSummary(s *plan.Summary) {
 		fmt.Fprintf(a.out, "%s%s\n", labelled(i, "constraints"), bindingText(&x, s.Currency))
 	}
 	fmt.Fprintln(a.out)
+	a.showSigning(s)
+}
+
+// showSigning shows what to sign now and what to decide later, by supplier and class.
+func (a *Program) showSigning(s *plan.Summary) {
+	if len(s.Signing) == 0 {
+		return
+	}
+	t := a.table("supplier", "class", "sign now", "upfront now", "wait", "decide later", "next by", "cost")
+	t.SetColumnConfigs(append(rightFrom(3, 6), rightFrom(8, 8)...))
+	for i := range s.Signing {
+		x := &s.Signing[i]
+		next := ""
+		if x.Next > 0 {
+			next = day(x.Next)
+		}
+		t.AppendRow(table.Row{x.Supplier, named(x.Class), count(x.Now), moneyCell(x.Upfront), count(x.Waiting), count(x.Later), next, moneyCell(x.Cost)})
+	}
+	t.Render()
+	fmt.Fprintln(a.out)
 }
 
 // labelled returns the label of the first of several lines, and an indent for the others.
