@@ -149,6 +149,41 @@ func TestAPIWorkWithFiles(t *testing.T) {
 	}
 }
 
+// TestAPIWorkVerifiesTheLog folds the log again beside the rows that answers come from, which stay as they are.
+func TestAPIWorkVerifiesTheLog(t *testing.T) {
+	dir := t.TempDir()
+	estateOf(t, dir)
+	s := serveListening(t, dir, nil, nil)
+	auditor := s.account("auditor", "auditor", "platform")
+	tenant := s.account("tenant", "auditor", "shop")
+	const fleet, replay = "/api/v1/fleet?at=2026-06-01", "/api/v1/log/replay?memory=1GiB"
+	before := s.get(auditor, fleet)
+	for range 2 {
+		got := s.works(auditor, replay, "")
+		var ans struct {
+			Equal  *bool
+			Events int64
+		}
+		if err := json.Unmarshal([]byte(got.body), &ans); err != nil || ans.Equal == nil || !*ans.Equal || ans.Events == 0 {
+			t.Errorf("%d %s", got.status, got.body)
+		}
+		if after := s.get(auditor, fleet); after.body != before.body || after.header.Get("ETag") != before.header.Get("ETag") {
+			t.Errorf("after it: %d %s", after.status, after.body)
+		}
+	}
+	if got := s.works(auditor, "/api/v1/log/replay", ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "within a bound") {
+		t.Errorf("without a bound: %d %s", got.status, got.body)
+	}
+	for path, status := range map[string]int{replay + "&progress=/tmp": http.StatusBadRequest, replay + "&verify=false": http.StatusBadRequest} {
+		if got := s.post(http.MethodPost, auditor, path, asJSON, ""); got.status != status {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if got := s.post(http.MethodPost, tenant, replay, asJSON, ""); got.status != http.StatusForbidden {
+		t.Errorf("a tenant: %d %s", got.status, got.body)
+	}
+}
+
 // TestAPIWorkOfAFlood floods long work from one workspace. It is told to wait, and another gets its answer meanwhile.
 func TestAPIWorkOfAFlood(t *testing.T) {
 	dir := t.TempDir()

@@ -66,6 +66,7 @@ var operations = func() map[string]OperationRule {
 		"import show":       estate(admin, finance, auditor, operator),
 		"jobs":              within(roles...),
 		"log prove":         estate(admin, auditor, operator),
+		"log replay":        estate(admin, auditor, operator),
 		"log stats":         estate(admin, auditor, operator),
 		"log tail":          estate(admin, auditor, operator),
 		"mapping list":      within(admin, finance, auditor, operator),

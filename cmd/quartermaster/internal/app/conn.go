@@ -48,7 +48,8 @@ type Conn struct {
 	Runner *projections.Runner // nil with --config
 	ID     string              // of the log
 	saved  domain.Position     // of the newest snapshot
-	from   string              // the snapshot that the rows were loaded from; "": none
+	loaded domain.Position     // that the rows were loaded from
+	from   string              // its file; "": none
 	aside  []string            // snapshots that could not be used, and why
 	asOf   domain.Position     // past position of the rows; nil: the present
 
@@ -271,7 +272,7 @@ func (h *Conn) Load() {
 	for _, path := range paths {
 		at, err := h.loadFile(path)
 		if err == nil {
-			h.saved, h.from = at, path
+			h.saved, h.loaded, h.from = at, at, path
 			collectFor(h.ownRows())
 			h.Runner.Log = sealingLog{memoryLog{h.Log, path}, h.sealer}
 			return

@@ -278,7 +278,7 @@ func (c *Caller) Replay(ctx context.Context, verify bool) (*Replay, error) {
 // release drops the live rows from memory if they are many, after saving them if that is worthwhile.
 // So a replay beside them needs the memory of one set of rows.
 func (h *Conn) release() {
-	if h.DB == nil && h.ownRows() >= manyRows {
+	if h.DB == nil && !h.borrowed && h.ownRows() >= manyRows {
 		h.drop()
 	}
 }
@@ -339,7 +339,7 @@ func (h *Conn) replay(ctx context.Context, verify bool) (*Replay, error) {
 	}
 	from, aside := "", h.aside
 	if h.DB == nil {
-		from = h.saved.String()
+		from = h.loaded.String()
 	}
 	h.release()
 	// The first pass over the snapshots is done on the way, if it ends no later.

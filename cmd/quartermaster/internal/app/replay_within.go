@@ -83,6 +83,7 @@ type verification struct {
 	h      *Conn
 	dir    string
 	budget int64
+	others int64 // bytes of the heap that are not of this run, and count for no budget
 	source eitherSource
 	writer *parts.Writer
 	done   atomic.Int64 // records folded, in all runs
@@ -383,14 +384,14 @@ func (v *verification) saveNow(tp domain.TopicPartition, m *projections.Memory) 
 
 // within fails if more memory is in use than the budget has, after all that can leave it did.
 func (v *verification) within(tp domain.TopicPartition, s *sealer, newest domain.Instant) error {
-	if v.budget == 0 || liveHeap() < v.budget {
+	if v.budget == 0 || liveHeap()-v.others < v.budget {
 		return nil
 	}
 	if err := s.seal(tp, newest, true); err != nil {
 		return err
 	}
 	runtime.GC()
-	used := liveHeap()
+	used := liveHeap() - v.others
 	if used < v.budget {
 		return nil
 	}
@@ -427,7 +428,9 @@ func (c *Caller) ReplayWithin(ctx context.Context, b ReplayBudget) (_ *Replay, e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, v.close()) }()
-	if b.Memory != 0 {
+	if h.borrowed {
+		v.others = liveHeap() // the rows that others read, which stay
+	} else if b.Memory != 0 {
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(b.Memory))
 	}
 	ans, err := v.run(ctx)
@@ -468,7 +471,9 @@ func (v *verification) run(ctx context.Context) (*Replay, error) {
 	}
 	ans := &Replay{Method: projections.Method, Position: rows.end.String(), LeftAside: h.aside}
 	if h.DB == nil {
-		ans.LiveFrom = h.saved.String()
+		ans.LiveFrom = h.loaded.String()
+	}
+	if h.DB == nil && !h.borrowed {
 		h.drop() // the digests are all that is needed of them
 	}
 	tps := domain.AllPartitions()

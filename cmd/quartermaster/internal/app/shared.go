@@ -30,6 +30,9 @@ func (h *Conn) Sharing() func(Principal) *App {
 	}
 }
 
+// IsShared reports whether the app answers from a log and rows that others use at the same time.
+func (s *App) IsShared() bool { return s.shared != nil }
+
 // share returns the shared log, without rows.
 func (s *App) share() *Conn {
 	h := s.shared
@@ -45,6 +48,7 @@ func (s *App) openShared(ctx context.Context) (*Conn, error) {
 	if err := h.CatchUp(ctx); err != nil {
 		return nil, err
 	}
+	h.loaded, h.aside = from.loaded, from.aside // which never change once rows are loaded
 	h.caughtUp = true
 	return h, nil
 }

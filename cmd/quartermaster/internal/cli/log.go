@@ -133,12 +133,17 @@ they do not fit. An embedded log loads its live rows first, and then drops them.
 that was interrupted, even by kill -9, goes on where it was saved last: after each month and every 30
 seconds. The directory needs room for the rows of sealed months that have no part. Progress of another
 log or of another version of the folds is refused. A later run with the same directory folds only what
-was appended since. Months that differ are named, not rows, and snapshots are not compared.`,
+was appended since. Months that differ are named, not rows, and snapshots are not compared.
+
+A server verifies beside its live rows, which stay: --memory is needed, and bounds what comes on top.`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json\n" +
 			"  quartermaster log replay --verify --memory 2GiB --progress /var/tmp/verify",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			within := cmd.Flags().Changed("memory") || cmd.Flags().Changed("progress")
+			if a.IsShared() && !within {
+				return &app.InvalidError{Field: "memory", Err: errors.New("a server verifies within a bound: name one with --memory")}
+			}
 			if within && !verify {
 				return &app.InvalidError{Field: "verify", Err: errors.New("--memory and --progress need it")}
 			}

@@ -171,7 +171,7 @@ func (op *Operation) query(cmd *cobra.Command, args []string) (url.Values, error
 		q.Set(p.Name, f.Value.String())
 	}
 	if op.Always != "" && !cmd.Flags().Lookup(op.Always).Changed {
-		return nil, commandline.Usagef("%s records its answer, which is done where the log is: add --%s", strings.Join(op.Words, " "), op.Always)
+		return nil, commandline.Usagef("%s without --%[2]s is done where the log is: add --%[2]s", strings.Join(op.Words, " "), op.Always)
 	}
 	local := []string{op.Always}
 	if op.Decides {
