@@ -140,6 +140,12 @@ func TestAnyQuestion(t *testing.T) {
 			ordered = append(ordered, fmt.Sprint(o.Offer, months(q.At, o.Month+1)[o.Month].From, o.Units))
 		}
 		for _, r := range p.Regions {
+			for _, b := range r.Purchases {
+				if len(b.Covers) > 0 { // a spend commitment over pools
+					name := spendKey{b.Provider, b.Offer, monthsOf(b.Term), paymentOf(b.Upfront, b.Hourly)}.String()
+					bought = append(bought, fmt.Sprint(name, b.Term.From, b.Units))
+				}
+			}
 			for i := range r.Pools {
 				for _, b := range r.Pools[i].Purchases {
 					name := OfferName(r.Region+" "+r.Pools[i].Kind, &domain.OfferQuoted{Market: domain.Market{Provider: b.Provider}, Offer: b.Offer})
