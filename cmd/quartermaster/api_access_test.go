@@ -225,6 +225,30 @@ func TestWhoMayAsk(t *testing.T) {
 	s.becomes(http.StatusForbidden, ana, fleet)
 	s.command("access", "end-sessions", "user:corp/ana")
 	s.becomes(http.StatusUnauthorized, ana, fleet)
+	idp.Away.Store(false)
+	now := time.Now().Unix()
+	ahead := idp.Sign(t, map[string]any{"iss": idp.URL, "sub": "ana", "aud": "quartermaster", "iat": now + 50, "exp": now + 300})
+	if got := s.get(ahead, fleet); got.status != http.StatusUnauthorized || !strings.Contains(got.body, "was ended") {
+		t.Errorf("a token of before, of a provider whose clock is 50 s ahead: %d %s", got.status, got.body)
+	}
+
+	// Who logs out may log in again at once, and has one event of it for many requests.
+	cy := idp.Sign(t, map[string]any{"iss": idp.URL, "sub": "cy", "aud": "quartermaster", "iat": now - 2, "exp": now + 300})
+	var leaving sync.WaitGroup
+	for range 20 {
+		leaving.Go(func() {
+			if got := s.send(http.MethodDelete, cy, loginRoot); got.status != http.StatusNoContent && got.status != http.StatusUnauthorized {
+				t.Errorf("logout: %d %s", got.status, got.body)
+			}
+		})
+	}
+	leaving.Wait()
+	s.becomes(http.StatusUnauthorized, cy, fleet)
+	now = time.Now().Unix()
+	s.becomes(http.StatusForbidden, idp.Sign(t, map[string]any{"iss": idp.URL, "sub": "cy", "aud": "quartermaster", "iat": now + 1, "exp": now + 300}), fleet)
+	if n := strings.Count(s.command("log", "tail", "--topic", "qm.access", "-n", "1000", "-o", "json"), "logged out"); n < 1 || n > 2 {
+		t.Errorf("%d events of a logout", n)
+	}
 
 	s.command("access", "key", "revoke", key.Key)
 	s.becomes(http.StatusUnauthorized, key.Key, fleet)

@@ -153,14 +153,23 @@ func ServiceKeys(v projections.View) ([]ServiceKey, error) {
 	return all, nil
 }
 
-// SessionsEnded returns for each principal since when what an identity provider gave them before is not valid any more.
-func SessionsEnded(v projections.View) (map[domain.Principal]domain.Instant, error) {
-	ended := map[domain.Principal]domain.Instant{}
+// Ended is since when what an identity provider gave somebody before is not valid any more: by whoever ended it, and by
+// decision, that is by others than themselves. Decided is never after Any.
+type Ended struct{ Any, Decided domain.Instant }
+
+// SessionsEnded returns what was ended, by principal.
+func SessionsEnded(v projections.View) (map[domain.Principal]Ended, error) {
+	ended := map[domain.Principal]Ended{}
 	err := v.Scan(projections.Query{Table: projections.TableSessions}, func(k projections.Key, row projections.Row) error {
 		for _, v := range row.(*projections.History).Versions {
 			if ev, ok := v.Event.(*domain.SessionEnded); ok {
-				// One that is dated in the future would lock somebody out.
-				ended[ev.Principal] = max(ended[ev.Principal], min(ev.At, v.Order.Appended))
+				// One that is dated in the future would lock somebody out. The log's time is in whole milliseconds.
+				at, of := min(ev.At, v.Order.Appended+domain.Second/1000), ended[ev.Principal]
+				of.Any = max(of.Any, at)
+				if v.Signer != nil {
+					of.Decided = max(of.Decided, at)
+				}
+				ended[ev.Principal] = of
 			}
 		}
 		return nil
@@ -174,8 +183,12 @@ func SessionsEnded(v projections.View) (map[domain.Principal]domain.Instant, err
 // RightsOf returns the rights of somebody at a time: the grants to them, and to their groups.
 func RightsOf(grants []Grant, who []domain.Principal, at domain.Instant) []Right {
 	var rights []Right
+	is := make(map[domain.Principal]bool, len(who)) // somebody may be in thousands of groups
+	for _, p := range who {
+		is[p] = true
+	}
 	for i := range grants {
-		if g := &grants[i]; g.Live(at) && slices.Contains(who, g.Principal) {
+		if g := &grants[i]; is[g.Principal] && g.Live(at) {
 			rights = append(rights, g.Right())
 		}
 	}

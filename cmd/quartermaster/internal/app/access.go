@@ -96,7 +96,7 @@ func (c *Caller) EndSessions(_ context.Context, workspace string, who domain.Pri
 	if kind, _, ok := who.Kind(); !ok || kind != domain.PrincipalUser {
 		return nil, Draft{}, invalid("principal", "%q: want user:PROVIDER/SUBJECT, because only users have sessions", domain.Clip(string(who), widest))
 	}
-	return &AccessChange{Workspace: workspace, Principal: who}, Draft{Use: "access-end", OfEstate: true, Events: []domain.Envelope{{
+	return &AccessChange{Workspace: workspace, Principal: who}, Draft{Use: "access-end", OfEstate: true, SignAll: true, Events: []domain.Envelope{{
 		Time: at, Subject: string(who), Workspace: workspace, Event: &domain.SessionEnded{Principal: who, At: at, Reason: reason},
 	}}}, nil
 }

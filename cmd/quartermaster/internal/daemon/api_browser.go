@@ -155,7 +155,7 @@ func (d *doorman) session(ctx context.Context, s *api.Session) (app.Principal, e
 		d.log.Warn("who may ask cannot be read", "error", err)
 		return app.Principal{}, errUnknown
 	}
-	if s.Begun <= rights.ended[s.Principal] {
+	if s.Begun <= rights.ended[s.Principal].Any {
 		return app.Principal{}, errEnded
 	}
 	return d.principal(ctx, rights, s.Principal, s.Groups, nil, domain.InstantOf(time.Now()))

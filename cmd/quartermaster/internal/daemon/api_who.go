@@ -48,9 +48,11 @@ type doorman struct {
 
 	reading sync.Mutex // held while the rights are read
 
-	mu      sync.Mutex
-	rights  *rights
-	sealing map[string][]byte // keys by purpose
+	mu     sync.Mutex
+	rights *rights
+	// loggedOut is when somebody did last, for a while.
+	loggedOut map[domain.Principal]domain.Instant
+	sealing   map[string][]byte // keys by purpose
 }
 
 // rights are who may read, as of a reading of the rows.
@@ -58,8 +60,8 @@ type rights struct {
 	at     time.Time
 	grants []access.Grant
 	keys   map[string]access.ServiceKey
-	ended  map[domain.Principal]domain.Instant // what an identity provider gave before is not valid
-	scopes map[string]*access.Scope            // by who asks
+	ended  map[domain.Principal]access.Ended
+	scopes map[string]*access.Scope // by who asks
 }
 
 func (s *service) newDoorman(cfg config.API) (*doorman, error) {
@@ -153,7 +155,9 @@ func (d *doorman) who(r *http.Request) (app.Principal, error) {
 		return app.Principal{}, &app.UnavailableError{Err: oidc.ErrUnavailable} // the log has why
 	case err != nil:
 		return app.Principal{}, &api.UnauthenticatedError{Err: err}
-	case id.Issued <= rights.ended[id.Principal]:
+	case id.Issued <= rights.ended[id.Principal].Any || id.Issued <= rights.ended[id.Principal].Decided+domain.Instant(oidc.Skew):
+		// The provider's clock says when a token was issued, and may be ahead. Who is ended by others must not gain by it;
+		// who logged out themselves may log in again at once.
 		return app.Principal{}, errEnded
 	}
 	return d.principal(r.Context(), rights, id.Principal, id.Groups, nil, now)
@@ -291,6 +295,18 @@ func (d *doorman) logout(ctx context.Context, who app.Principal) error {
 		return &app.InvalidError{Err: fmt.Errorf("%s did not log in, so there is nothing to end", who.Name)}
 	}
 	now := domain.InstantOf(time.Now())
+	d.mu.Lock()
+	again := d.loggedOut[p] > now-domain.Instant(rightsFresh)
+	if d.loggedOut == nil || len(d.loggedOut) >= mostScopes {
+		d.loggedOut = map[domain.Principal]domain.Instant{}
+	}
+	if !again {
+		d.loggedOut[p] = now
+	}
+	d.mu.Unlock()
+	if again { // requests that come before the end is seen would each append one
+		return nil
+	}
 	workspace := app.Platform
 	if spaces := who.Scope.Workspaces(); len(spaces) > 0 {
 		workspace = spaces[0]
@@ -298,5 +314,10 @@ func (d *doorman) logout(ctx context.Context, who app.Principal) error {
 	err := d.conn.Stream("logout").Append(ctx, &domain.Envelope{
 		Time: now, Subject: who.Name, Workspace: workspace, Event: &domain.SessionEnded{Principal: p, At: now, Reason: "logged out"},
 	})
+	if err != nil {
+		d.mu.Lock()
+		delete(d.loggedOut, p)
+		d.mu.Unlock()
+	}
 	return app.Unavailable(err)
 }
