@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -294,6 +295,9 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 		if p.Default != "" {
 			q.Description += " (default " + p.Default + ")"
 		}
+		if p.Example != "" {
+			q.Example = exampleOf(p)
+		}
 		if p.Type == huma.TypeArray {
 			q.Schema.Items = &huma.Schema{Type: huma.TypeString}
 		}
@@ -327,6 +331,22 @@ func describe(op *cli.Operation, answer, problem *huma.Schema) *huma.Operation {
 			Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: &least, Maximum: &most},
 		})
 	return o
+}
+
+// exampleOf returns the example of a parameter as a value of its type.
+func exampleOf(p *cli.Param) any {
+	switch p.Type {
+	case huma.TypeBoolean:
+		return p.Example == "true"
+	case huma.TypeInteger:
+		if n, err := strconv.ParseInt(p.Example, 10, 64); err == nil {
+			return n
+		}
+		return nil
+	case huma.TypeArray:
+		return strings.Split(p.Example, ",")
+	}
+	return p.Example
 }
 
 // addSchema adds the schema of an answer to the components, and returns a reference to it.

@@ -111,7 +111,7 @@ func ReadDeclarations(documents ...Document) (*Declarations, error) {
 type Fault struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
-	Column  int    `json:"column"`
+	Column  int    `json:"column"`          // from 1; 0: the whole line
 	Field   string `json:"field,omitempty"` // its path, for example clusters[1].region
 	Problem string `json:"problem"`
 }
@@ -129,6 +129,10 @@ func FaultsOf(err error, most int) (all []Fault) {
 		case *fileError:
 			for _, f := range e.faults[:min(len(e.faults), most-len(all))] {
 				all = append(all, Fault{e.path, f.Line, f.Column, f.Path, f.Problem})
+			}
+		case rowsError:
+			for _, row := range e[:min(len(e), most-len(all))] {
+				all = append(all, Fault{row.File, row.Line, 0, row.Field, row.Reason})
 			}
 		case *instances.Faults:
 			for _, f := range e.List[:min(len(e.List), most-len(all))] {

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/tabular"
@@ -28,8 +26,8 @@ func monthStart(at domain.Instant, later int) domain.Instant {
 }
 
 // fromFile reads the pools of a test from files. The notes list what the files leave out.
-func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded, notes []string, err error) {
-	histories, absent, err := readDemand(ctx, &q.DemandQuery)
+func (q *BacktestQuery) fromFile(ctx context.Context, s *App) (left []backtest.Excluded, notes []string, err error) {
+	histories, absent, err := s.readDemand(ctx, &q.DemandQuery)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,7 +72,7 @@ func (q *BacktestQuery) fromFile(ctx context.Context) (left []backtest.Excluded,
 	if q.Prices == "" {
 		return []backtest.Excluded{}, notes, nil
 	}
-	offers, err := readPrices(ctx, q.Prices)
+	offers, err := s.readPrices(ctx, q.Prices)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,14 +92,14 @@ func addDemand(to, more []int64) {
 }
 
 // readPrices reads a list of offers. One bad row refuses the whole file.
-func readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) {
-	f, err := os.Open(path)
+func (s *App) readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) {
+	f, err := s.OpenFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read prices: %w", err)
 	}
 	defer f.Close()
 	var offers []domain.OfferQuoted
-	var bad []string
+	var bad rowsError
 	_, err = importer.Run(ctx, importer.Prices, f, path, importer.Options{}, func(env *domain.Envelope) error {
 		if o, ok := env.Event.(*domain.OfferQuoted); ok {
 			offers = append(offers, *o)
@@ -109,11 +107,11 @@ func readPrices(ctx context.Context, path string) ([]domain.OfferQuoted, error) 
 		return nil
 	}, func(b tabular.BadRow) {
 		if len(bad) < 5 {
-			bad = append(bad, b.String())
+			bad = append(bad, b)
 		}
 	})
 	if err == nil && len(bad) > 0 {
-		err = fmt.Errorf("read prices: the file has bad rows: %s", strings.Join(bad, "\n"))
+		err = fmt.Errorf("read prices: the file has bad rows: %w", bad)
 	}
 	return offers, err
 }
@@ -175,7 +173,8 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 	left, notes := []backtest.Excluded{}, []string(nil)
 	var err error
 	if q.File != "" {
-		left, notes, err = q.fromFile(ctx)
+		left, notes, err = q.fromFile(ctx, c.app)
+		err = ofFile(ctx, err)
 	} else {
 		var h *Conn
 		if h, err = c.conn(ctx, Reading); err == nil {

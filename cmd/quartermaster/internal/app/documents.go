@@ -2,12 +2,15 @@ package app
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
+	"quartermaster/adapters/tabular"
 	"quartermaster/simulations/whatif"
 
 	instances "quartermaster/domain/instance"
@@ -110,6 +113,26 @@ func InFile(path string, err error) error {
 		return err
 	}
 	return &InvalidError{Err: &fileError{path, faults}}
+}
+
+// ofFile makes an error about what a file says one of the question that names it.
+func ofFile(ctx context.Context, err error) error {
+	var unread *fs.PathError
+	if err == nil || ctx.Err() != nil || KindOf(err) != KindNone || errors.As(err, &unread) {
+		return err
+	}
+	return &InvalidError{Err: err}
+}
+
+// rowsError are rows of a file that are wrong.
+type rowsError []tabular.BadRow
+
+func (e rowsError) Error() string {
+	lines := make([]string, len(e))
+	for i, row := range e {
+		lines[i] = row.String()
+	}
+	return strings.Join(lines, "\n")
 }
 
 // fileError are the faults of a file.

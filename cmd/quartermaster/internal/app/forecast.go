@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"os"
 	"slices"
-	"strings"
 
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/tabular"
@@ -66,8 +64,8 @@ type absence struct {
 // in which its region has others had no demand then, because files omit such rows; the number of
 // such hours is returned. An hour without any row of a region was not observed there. One bad row
 // refuses the file.
-func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[fileKey]absence, error) {
-	f, err := os.Open(q.File)
+func (s *App) readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[fileKey]absence, error) {
+	f, err := s.OpenFile(q.File)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read demand: %w", err)
 	}
@@ -78,7 +76,7 @@ func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[file
 	}
 	series := map[fileKey][]value{}
 	var first, last domain.Instant
-	var bad []string
+	var bad rowsError
 	_, err = importer.Run(ctx, importer.Demand, f, q.File, importer.Options{Cluster: "file", Zone: q.Zone}, func(env *domain.Envelope) error {
 		d := env.Event.(*domain.DemandObserved)
 		k := fileKey{cmp.Or(d.Region, d.Pool), cmp.Or(d.Model, d.Pool), d.Unit}
@@ -98,15 +96,14 @@ func readDemand(ctx context.Context, q *DemandQuery) ([]demand.History, map[file
 		return nil
 	}, func(b tabular.BadRow) {
 		if len(bad) < 5 {
-			bad = append(bad, b.String())
+			bad = append(bad, b)
 		}
 	})
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case len(bad) > 0:
-		return nil, nil, fmt.Errorf("read demand: %s\nthe file has bad rows; correct them, because missing hours would count as hours without demand",
-			strings.Join(bad, "\n"))
+		return nil, nil, fmt.Errorf("read demand: %w\nthe file has bad rows; correct them, because missing hours would count as hours without demand", bad)
 	case len(series) == 0:
 		return nil, nil, fmt.Errorf("read demand %s: there is no row in it", q.File)
 	}
@@ -257,11 +254,12 @@ func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecas
 	if q.File != "" {
 		all := q.DemandQuery
 		all.Kind = ""
-		pools, absent, err := readDemand(ctx, &all)
+		pools, absent, err := c.app.readDemand(ctx, &all)
 		if err != nil {
-			return nil, err
+			return nil, ofFile(ctx, err)
 		}
-		return q.forecasts(pools, nil, absent)
+		ans, err := q.forecasts(pools, nil, absent)
+		return ans, ofFile(ctx, err)
 	}
 	var pools []demand.History
 	var declared [][]demand.Change

@@ -58,6 +58,7 @@ type Param struct {
 	Type     string // string, boolean, integer, or array of strings
 	Text     string
 	Default  string // as a flag shows it; "": none
+	Example  string // from the examples of the command; "": none
 	Required bool
 
 	flag string // "": an argument
@@ -121,9 +122,9 @@ var operations = map[string]served{
 	"mapping list":      {},
 	"models":            {},
 	"parts list":        {outside: true},
-	"plan":              {without: []string{"demand"}, always: "dry-run", long: true},
-	"plan backtest":     {without: []string{"demand", "prices", "zone", "chart", "table"}, long: true},
-	"plan forecast":     {without: []string{"demand", "chart"}, long: true},
+	"plan":              {always: "dry-run", long: true},
+	"plan backtest":     {without: []string{"chart", "table"}, named: []string{"demand", "prices"}, long: true},
+	"plan forecast":     {without: []string{"chart"}, named: []string{"demand"}, long: true},
 	"plan evaluate":     {named: []string{"contract", "instance"}, long: true},
 	"plan instance":     {long: true},
 	"plan list":         {},
@@ -263,7 +264,61 @@ func operationOf(cmd *cobra.Command, words []string, how served) Operation {
 		}
 		op.Params = append(op.Params, p)
 	}
+	op.exemplify(cmd)
 	return op
+}
+
+// exemplify gives parameters the first values that they have in the examples of the command.
+func (op *Operation) exemplify(cmd *cobra.Command) {
+	for line := range strings.Lines(cmd.Example) {
+		line = strings.TrimSpace(line)
+		rest, ok := strings.CutPrefix(line, strings.Join(append([]string{"quartermaster"}, op.Words...), " ")+" ")
+		if !ok || strings.ContainsAny(line, `'">|`) {
+			continue
+		}
+		words := strings.Fields(rest)
+		if sub, _, err := cmd.Root().Find(append(slices.Clone(op.Words), words...)); err != nil || sub != cmd {
+			continue
+		}
+		var args []string
+		set := func(f *pflag.Flag, value string) {
+			for i := range op.Params {
+				if p := &op.Params[i]; f != nil && p.flag == f.Name && p.Example == "" {
+					p.Example = value
+				}
+			}
+		}
+		for i := 0; i < len(words); i++ {
+			name, long := strings.CutPrefix(words[i], "--")
+			name, value, given := strings.Cut(name, "=")
+			var f *pflag.Flag
+			switch {
+			case long:
+				f = cmd.Flag(name)
+			case strings.HasPrefix(words[i], "-") && len(words[i]) == 2:
+				f = cmd.Flags().ShorthandLookup(words[i][1:])
+			default:
+				args = append(args, words[i])
+				continue
+			}
+			if f != nil && f.NoOptDefVal != "" && !given {
+				value, given = f.NoOptDefVal, true
+			}
+			if i+1 < len(words) && !given {
+				i++
+				value = words[i]
+			}
+			set(f, value)
+		}
+		for i := range op.Params {
+			if p := &op.Params[i]; p.flag == "" && len(args) > 0 {
+				if p.Example == "" {
+					p.Example = args[0]
+				}
+				args = args[1:]
+			}
+		}
+	}
 }
 
 // Paged reports whether the answer in JSON may be asked for in pages.
