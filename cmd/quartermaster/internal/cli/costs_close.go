@@ -266,10 +266,7 @@ func (a *Program) decideClose(cmd *cobra.Command, key, checkpoint string, dryRun
 // whose names the owner of a key for the record of a refused attempt: by the fingerprint of its public key, because
 // the registry may not know it.
 func (a *Program) whose(path string) string {
-	if path == "" {
-		path = a.KeyPath()
-	}
-	key, err := keyfile.Load(path)
+	key, _, err := a.ownKey(path)
 	if err != nil {
 		return "a key that cannot be read"
 	}

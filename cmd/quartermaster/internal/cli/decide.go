@@ -6,9 +6,7 @@ import (
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
 	"net/url"
 	"slices"
@@ -259,14 +257,7 @@ func (a *Program) questionOf(cmd *cobra.Command, op *Operation, args []string) (
 			documents = append(documents, d)
 		}
 	}
-	path := f.Lookup("key").Value.String()
-	if path == "" {
-		path = a.KeyPath()
-	}
-	key, err := keyfile.Load(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, &app.DeniedError{Err: fmt.Errorf("no operator key at %s: name yours with --key FILE", path)}
-	}
+	key, _, err := a.ownKey(f.Lookup("key").Value.String())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -63,12 +63,10 @@ func (a *Program) signer(ctx context.Context, path string) (signer, error) {
 
 // registered loads the key of one of the operators.
 func (a *Program) registered(ctx context.Context, ops []registry.Grant, path string) (signer, error) {
-	if path == "" {
-		path = a.KeyPath()
-	}
-	key, err := keyfile.Load(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return signer{}, &app.DeniedError{Err: fmt.Errorf("no operator key at %s: name yours with --key FILE; operators are %s", path, operatorNames(ops))}
+	key, path, err := a.ownKey(path)
+	var none *app.DeniedError
+	if errors.As(err, &none) {
+		return signer{}, &app.DeniedError{Err: fmt.Errorf("%w; operators are %s", none.Err, operatorNames(ops))}
 	}
 	if err != nil {
 		return signer{}, err
@@ -86,6 +84,19 @@ func (a *Program) registered(ctx context.Context, ops []registry.Grant, path str
 		return signer{}, &app.DeniedError{Err: fmt.Errorf("%s: %s", path, former)}
 	}
 	return signer{}, &app.DeniedError{Err: fmt.Errorf("the key in %s belongs to no registered operator; an admin registers it with \"quartermaster operator add NAME --public-key-of %s --role ROLE\"", path, path)}
+}
+
+// ownKey loads the private key that a command signs with, from the file that is named, else from the data directory. It
+// returns where it is.
+func (a *Program) ownKey(path string) (ed25519.PrivateKey, string, error) {
+	if path == "" {
+		path = a.KeyPath()
+	}
+	key, err := keyfile.Load(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		err = &app.DeniedError{Err: fmt.Errorf("no operator key at %s: name yours with --key FILE", path)}
+	}
+	return key, path, err
 }
 
 // firstOperator creates the first workspace, operator and key.
