@@ -39,12 +39,17 @@ const (
 	mostHeld      = 64 << 20         // bytes of answers of a workspace, and of documents
 	mostHeldIn    = 256 << 20        // bytes of all answers, and of documents but for a workspace that has none
 	mostSent      = 16               // documents of a question
+	mostWork      = 15 * time.Minute // of work of a workspace, from its turn on; the estate takes as long as it needs
 	tellEvery     = time.Second / 4  // progress
 	stillThere    = 15 * time.Second // between two signs of life of a stream of events
 )
 
 // errBusy means that too much work waits.
 var errBusy = &app.UnavailableError{Err: errors.New("too much long work of your workspace waits for its turn: ask again later, or end some of it")}
+
+// errTooSlow means that work of a workspace took longer than mostWork.
+var errTooSlow = &app.InvalidError{Err: fmt.Errorf(
+	"the work took longer than %s and was stopped, so that others get their turn: ask for less, or with less effort", mostWork)}
 
 // work is a question whose answer takes long. Its fields are guarded by works.mu.
 type work struct {
@@ -64,6 +69,7 @@ type work struct {
 // works is the long work of the process. What has ended is remembered for a while.
 type works struct {
 	ctx  context.Context // ends with the process
+	most time.Duration   // of work of a workspace
 	log  *slog.Logger
 	door *door
 	past chan struct{} // turns of questions about the past
@@ -83,7 +89,7 @@ func newWorks(
 	ctx context.Context, log *slog.Logger, door *door, past chan struct{}, who func(*http.Request) (app.Principal, error),
 ) *works {
 	return &works{
-		ctx: ctx, log: log, door: door, past: past, who: who, all: map[string]*work{}, served: map[string]uint64{},
+		ctx: ctx, most: mostWork, log: log, door: door, past: past, who: who, all: map[string]*work{}, served: map[string]uint64{},
 		customerOf: func(who app.Principal) string { return strings.Join(who.Scope.Customers(), "\n") },
 	}
 }
@@ -279,6 +285,16 @@ func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func(ap
 		}
 	}
 	ws.change(w, func() { w.State, w.Begin = cli.WorkRunning, app.Now() })
+	if w.customer != "" {
+		bound, stop := context.WithTimeoutCause(ctx, ws.most, errTooSlow)
+		defer stop()
+		defer func() {
+			if err != nil && errors.Is(context.Cause(bound), errTooSlow) {
+				err = errTooSlow
+			}
+		}()
+		ctx = bound
+	}
 	on, err := open(w.who)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,10 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -173,6 +177,48 @@ func TestWorkIsFair(t *testing.T) {
 	}
 	if kept["flood"] != mostEnded || kept["calm"] != 2 || kept["late"] != 1 {
 		t.Errorf("remembered: %v", kept)
+	}
+}
+
+// TestWorkEndsInTime begins work that takes longer than a workspace may have a turn for. It ends with the best answer so
+// far, or says why there is none. The estate's goes on.
+func TestWorkEndsInTime(t *testing.T) {
+	all := cli.Operations()
+	solve := &all[slices.IndexFunc(all, func(op cli.Operation) bool { return slices.Equal(op.Words, []string{"plan", "solve"}) })]
+	for _, of := range []struct {
+		customer, instance string
+		state              string
+		code               int // exit status: 5 is an incomplete answer
+	}{
+		{"shop", "four-regions", cli.WorkDone, 5},
+		{"shop", "n-plus-one", cli.WorkFailed, 0},
+		{"", "n-plus-one", cli.WorkDone, 0},
+	} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "deploy", "demo", "instances", of.instance+".json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &door{}
+		ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
+		ws.most = time.Millisecond
+		ws.customerOf = func(app.Principal) string { return of.customer }
+		begun, err := ws.begin(solve, url.Values{"instance": {"a.json"}}, cli.Form{Output: "json"}, []cli.Document{{Name: "a.json", Text: string(text)}},
+			app.Everyone, func(app.Principal) (*app.App, error) { return &app.App{}, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.close()
+		w, err := ws.find(begun.ID, app.Everyone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, _, _ := ws.now(w)
+		if state.State != of.state || state.ExitCode != of.code {
+			t.Errorf("%s of %q: %+v", of.instance, of.customer, state)
+		}
+		if p := state.Problem; p != nil && (p.Status != http.StatusBadRequest || !strings.Contains(p.Detail, "was stopped, so that others get their turn")) {
+			t.Errorf("%s of %q: %+v", of.instance, of.customer, p)
+		}
 	}
 }
 
