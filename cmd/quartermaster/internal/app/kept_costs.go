@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime/debug"
 	"slices"
-	"sync"
 	"syscall"
 
 	"quartermaster/adapters/parts"
@@ -76,7 +74,7 @@ func openDivision(dir parts.Directory, month domain.Interval, digest parts.Diges
 // See unkeepable for errors after which the month can be answered from memory.
 func (h *Conn) keepDivision(v projections.View, month domain.Interval, books bool) (*parts.AllocationsVersion, error) {
 	if projections.CountRows(v, projections.TableBillingLines, projections.HourOf(month.From)) > manyLines {
-		defer collectSooner()()
+		defer collectSooner(40)()
 	}
 	dir := h.Parts()
 	draft, err := dir.NewDraft(month)
@@ -111,31 +109,6 @@ func (h *Conn) keepDivision(v projections.View, month domain.Interval, books boo
 // manyLines is from how many lines on a month is divided with less garbage waiting: a month of 100,000 GPUs with hourly lines
 // has 9 million, of 200 bytes each, and as much garbage would not fit into 4 GiB.
 const manyLines = 2_000_000
-
-// sooner counts who needs garbage to be collected sooner, and remembers when it was collected before.
-var sooner struct {
-	sync.Mutex
-	users, was int
-}
-
-// collectSooner makes garbage be collected when it reaches two fifths of what is live, until the result is called.
-func collectSooner() (restore func()) {
-	const percent = 40
-	sooner.Lock()
-	defer sooner.Unlock()
-	if sooner.users++; sooner.users == 1 {
-		if sooner.was = debug.SetGCPercent(percent); sooner.was >= 0 && sooner.was < percent {
-			debug.SetGCPercent(sooner.was)
-		}
-	}
-	return func() {
-		sooner.Lock()
-		defer sooner.Unlock()
-		if sooner.users--; sooner.users == 0 {
-			debug.SetGCPercent(sooner.was)
-		}
-	}
-}
 
 // unkeepable reports whether an error says that a division cannot be kept here, but can be answered from
 // memory.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"quartermaster/domain"
 	instances "quartermaster/domain/instance"
@@ -39,7 +38,7 @@ const largeDocument = 16 << 20
 // log.
 func (c *Caller) Solve(until context.Context, q *Question, opts SolveOptions) (*instances.Answer, error) {
 	if len(q.Document) > largeDocument {
-		defer debug.SetGCPercent(debug.SetGCPercent(20))
+		defer collectSooner(20)()
 	}
 	in := q.Instance
 	lp, done := linearSolver()
