@@ -177,6 +177,9 @@ func TestAPIWorkVerifiesTheLog(t *testing.T) {
 	if got := s.works(auditor, "/api/v1/log/replay", ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "within a bound") {
 		t.Errorf("without a bound: %d %s", got.status, got.body)
 	}
+	if got := s.works(auditor, "/api/v1/log/replay?memory=5GiB", ""); got.status != http.StatusBadRequest || !strings.Contains(got.body, "4.0 GiB at most") {
+		t.Errorf("much memory: %d %s", got.status, got.body)
+	}
 	for path, status := range map[string]int{replay + "&progress=/tmp": http.StatusBadRequest, replay + "&verify=false": http.StatusBadRequest} {
 		if got := s.post(http.MethodPost, auditor, path, asJSON, ""); got.status != status {
 			t.Errorf("%s: %d %s", path, got.status, got.body)

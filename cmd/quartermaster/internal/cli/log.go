@@ -110,6 +110,9 @@ its events after the time at which they were appended.`,
 	return cmd
 }
 
+// mostShared is how much memory a verification may take in a server, which others need, too.
+const mostShared = 4 << 30
+
 func (a *Program) logReplayCommand() *cobra.Command {
 	var verify bool
 	var memory string
@@ -135,7 +138,7 @@ seconds. The directory needs room for the rows of sealed months that have no par
 log or of another version of the folds is refused. A later run with the same directory folds only what
 was appended since. Months that differ are named, not rows, and snapshots are not compared.
 
-A server verifies beside its live rows, which stay: --memory is needed, and bounds what comes on top.`,
+A server verifies beside its live rows, which stay: --memory is needed, and bounds what comes on top, 4 GiB at most.`,
 		Example: "  quartermaster log replay\n  quartermaster log replay --verify -o json\n" +
 			"  quartermaster log replay --verify --memory 2GiB --progress /var/tmp/verify",
 		Args: cobra.NoArgs,
@@ -151,6 +154,10 @@ A server verifies beside its live rows, which stay: --memory is needed, and boun
 				n, err := humanize.ParseBytes(memory)
 				if err != nil || n == 0 || n > math.MaxInt64 {
 					return &app.InvalidError{Field: "memory", Err: fmt.Errorf("%q: want a size, as in 2GiB", memory)}
+				}
+				if a.IsShared() && n > mostShared {
+					return &app.InvalidError{Field: "memory", Err: fmt.Errorf(
+						"%q: a server gives %s at most: verify where the log is, with \"quartermaster log replay\"", memory, humanize.IBytes(mostShared))}
 				}
 				budget.Memory = int64(n)
 			}
