@@ -50,7 +50,8 @@ type column struct {
 }
 
 // basis is rows columns of [M I] with the inverse of their matrix, in integers: inverse =
-// adjugate/det, det > 0. One of small and large is set.
+// adjugate/det, det > 0. One of small and large is set. It MUST NOT change once it is kept: several
+// goroutines begin with the bases of one ([Recourse.Seed]).
 type basis struct {
 	columns []int // by row of the inverse; len(shape.columns) + k is the slack of row k
 	in      []bool
@@ -58,7 +59,7 @@ type basis struct {
 	small   []int64 // rows × rows
 	norm    int64   // the largest row sum of magnitudes of small
 	large   []*big.Int
-	approx  []float64 // of large/det
+	approx  []float64 // large/det
 	det     *big.Int
 	det64   int64 // if small
 }
@@ -305,6 +306,7 @@ type entry struct {
 	worth  *worth
 
 	rates []float64 // approximate reduced costs by column, where they do not fit 64 bits; nil: not known yet
+	near  []float64 // the inverse in floating point, where products with it do not fit 64 bits; nil: not known yet
 
 	uses int
 	// For one query: what does not change between slots; floor and the others as they are needed.
@@ -613,20 +615,21 @@ func (g *regime) prepare(e *entry, q *query) {
 	e.based = q.number
 	if e.small == nil || q.most > (1<<62)/max(1, e.norm) {
 		e.base, e.wide = nil, make([]*big.Int, g.rows)
-		if e.approx == nil && e.small != nil {
-			e.approx = make([]float64, len(e.small))
+		if e.near == nil {
+			e.near = e.approx
+		}
+		if e.near == nil {
+			e.near = make([]float64, len(e.small))
 			for k, v := range e.small {
-				e.approx[k] = float64(v) / float64(e.det64)
+				e.near[k] = float64(v) / float64(e.det64)
 			}
 		}
-		if e.approx != nil {
-			e.rough, e.error = make([]float64, g.rows), make([]float64, g.rows)
-			for i := range g.rows {
-				for k, a := range e.approx[i*g.rows : (i+1)*g.rows] {
-					v := float64(a * float64(q.r[k]))
-					e.rough[i] += v
-					e.error[i] += math.Abs(v)
-				}
+		e.rough, e.error = make([]float64, g.rows), make([]float64, g.rows)
+		for i := range g.rows {
+			for k, a := range e.near[i*g.rows : (i+1)*g.rows] {
+				v := float64(a * float64(q.r[k]))
+				e.rough[i] += v
+				e.error[i] += math.Abs(v)
 			}
 		}
 		return
@@ -649,18 +652,16 @@ func (g *regime) holds(e *entry, q *query, slot []int64, rows []int) bool {
 	g.prepare(e, q)
 	if e.base == nil {
 		for i := range g.rows {
-			if e.approx != nil {
-				x, m := e.rough[i], e.error[i]
-				for k, row := range rows {
-					v := float64(e.approx[i*g.rows+row] * float64(slot[k]))
-					x += v
-					m += math.Abs(v)
-				}
-				if x > 1e-12*m { // far beyond rounding
-					continue
-				} else if x < -1e-12*m {
-					return false
-				}
+			x, m := e.rough[i], e.error[i]
+			for k, row := range rows {
+				v := float64(e.near[i*g.rows+row] * float64(slot[k]))
+				x += v
+				m += math.Abs(v)
+			}
+			if x > 1e-12*m { // far beyond rounding
+				continue
+			} else if x < -1e-12*m {
+				return false
 			}
 			if g.at(e, q, slot, rows, i).Sign() < 0 {
 				return false
@@ -860,7 +861,7 @@ func (g *regime) roughStep(e *entry, q *query, slot []int64, rows []int) *entry 
 	for i := range g.rows {
 		x, size := e.rough[i], e.error[i]
 		for k, row := range rows {
-			v := float64(e.approx[i*g.rows+row] * float64(slot[k]))
+			v := float64(e.near[i*g.rows+row] * float64(slot[k]))
 			x += v
 			size += math.Abs(v)
 		}
@@ -871,7 +872,7 @@ func (g *regime) roughStep(e *entry, q *query, slot []int64, rows []int) *entry 
 	if leave < 0 {
 		return nil
 	}
-	a := e.approx[leave*g.rows : (leave+1)*g.rows]
+	a := e.near[leave*g.rows : (leave+1)*g.rows]
 	enter, lowest := -1, math.Inf(1)
 	for j, d := range g.reducedRates(e) {
 		if e.in[j] {
@@ -911,7 +912,7 @@ func (g *regime) step(e *entry, q *query, slot []int64, rows []int, bland bool) 
 			return next, nil
 		}
 	}
-	if !bland && e.base == nil && e.approx != nil {
+	if !bland && e.base == nil && e.near != nil {
 		if next := g.roughStep(e, q, slot, rows); next != nil {
 			return next, nil
 		}

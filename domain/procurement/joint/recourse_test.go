@@ -1,7 +1,10 @@
 package joint_test
 
 import (
+	"fmt"
+	"reflect"
 	"slices"
+	"sync"
 	"testing"
 
 	"quartermaster/domain/long"
@@ -126,6 +129,49 @@ func TestRecourse(t *testing.T) {
 				t.Errorf("seed %d: with seeds hours cost %.0f, evaluated %.0f", seed, got, want)
 			}
 		}
+	}
+}
+
+// Several goroutines begin with the seeds of one, so serving changes none of them, also where numbers are too large for
+// 64 bits.
+func TestSeedsStay(t *testing.T) {
+	seen := 0
+	for seed := range uint64(20) {
+		p := recourseOf(seed)
+		first, err := joint.NewRecourse(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask(p, 1).serve(t, first)
+		seeds := first.Seeds()
+		text := func() (all []string) {
+			of := reflect.ValueOf(seeds)
+			for _, shape := range of.MapKeys() {
+				for i := range of.MapIndex(shape).Len() {
+					all = append(all, fmt.Sprintf("%+v", of.MapIndex(shape).Index(i).Elem()))
+				}
+			}
+			slices.Sort(all)
+			return all
+		}
+		before := text()
+		seen += len(before)
+		var wg sync.WaitGroup
+		for range 2 {
+			r, err := joint.NewRecourse(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Seed(seeds)
+			wg.Go(func() { ask(p, 1<<54).serve(t, r) })
+		}
+		wg.Wait()
+		if after := text(); !slices.Equal(before, after) {
+			t.Errorf("seed %d: %v, before %v", seed, after, before)
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d seeds", seen)
 	}
 }
 

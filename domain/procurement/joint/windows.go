@@ -347,7 +347,7 @@ func (x *placing) interruptible() int64 {
 // begins reports whether an entry serves what look has looked at; in large numbers, up to rounding,
 // because only the price depends on it.
 func (x *placing) begins(e *entry) bool {
-	if x.g.prepare(e, x.q); e.base != nil || e.approx == nil {
+	if x.g.prepare(e, x.q); e.base != nil || e.near == nil {
 		return x.g.holds(e, x.q, x.slot, x.rows)
 	}
 	for i := range x.g.rows {
@@ -362,7 +362,7 @@ func (x *placing) begins(e *entry) bool {
 // falls with each fraction of work.
 func (x *placing) roughly(e *entry, i int) (v, size, falls float64) {
 	v, size = e.rough[i], e.error[i]
-	a := e.approx[i*x.g.rows : (i+1)*x.g.rows]
+	a := e.near[i*x.g.rows : (i+1)*x.g.rows]
 	for k, row := range x.rows {
 		d := float64(a[row] * float64(x.slot[k]))
 		v += d
@@ -378,7 +378,7 @@ func (x *placing) roughly(e *entry, i int) (v, size, falls float64) {
 // reach is how much further work, up to most, an entry serves from where look has looked.
 func (x *placing) reach(e *entry, most int64, look func(int64)) int64 {
 	g := x.g
-	if e.base == nil && e.approx != nil {
+	if e.base == nil && e.near != nil {
 		for i := range g.rows {
 			v, size, falls := x.roughly(e, i)
 			if falls > 0 && float64(falls*float64(most)) > v+float64(1e-9*size) {
