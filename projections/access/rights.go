@@ -54,7 +54,7 @@ var operations = func() map[string]OperationRule {
 		"costs restate":     estate(admin, finance, auditor),
 		"costs statement":   within(admin, finance, auditor, everyday),
 		"costs tco":         estate(admin, finance, planner, auditor),
-		"costs unit":        estate(admin, finance, planner, auditor),
+		"costs unit":        within(admin, finance, planner, auditor),
 		"dead-letters list": estate(admin, auditor, operator),
 		"decisions list":    estate(admin, auditor),
 		"fleet":             within(roles...),

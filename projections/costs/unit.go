@@ -385,6 +385,9 @@ func (u *UnitSums) report(d *Division) (*UnitReport, error) {
 		Groups: []UnitGroup{}, Totals: []UnitCost{}, NotCounted: []NotCounted{}, Providers: u.benchmark(),
 		Generated: d.Generated, Books: d.closed, Completeness: d.completeness,
 	}
+	if d.scoped { // what was bought is for the account's owner
+		r.Providers = []ProviderCost{}
+	}
 	// What a deployment did is counted once for each currency of its cost.
 	joined := map[deployedIn]*UnitCost{}
 	for k, c := range u.costs {

@@ -23,6 +23,7 @@ type narrowed struct {
 type narrowedKey struct {
 	hour     domain.Instant
 	currency string
+	period   domain.Interval // that is billed
 	unit     string
 	target   target
 }
@@ -37,7 +38,7 @@ func (k *narrowedKey) compare(l *narrowedKey) int {
 		strings.Compare(a.place.region, b.place.region), strings.Compare(a.place.provider, b.place.provider),
 		strings.Compare(a.place.providerClass, b.place.providerClass), strings.Compare(a.place.owner, b.place.owner),
 		strings.Compare(a.place.costCentre, b.place.costCentre), strings.Compare(a.place.entity, b.place.entity),
-		strings.Compare(k.unit, l.unit),
+		cmp.Compare(k.period.From, l.period.From), cmp.Compare(k.period.To, l.period.To), strings.Compare(k.unit, l.unit),
 	)
 }
 
@@ -79,7 +80,7 @@ func (d *Division) Within(view projections.View) (*Division, error) {
 			return nil
 		}
 		in.Generated = in.Generated || l.Line.Generated
-		k := narrowedKey{hour: l.Hour, currency: l.Line.Currency, target: p.target()}
+		k := narrowedKey{hour: l.Hour, currency: l.Line.Currency, period: l.Line.BillingPeriod, target: p.target()}
 		k.target.method, k.target.hardware = 0, attribution.Hardware{GPUModel: l.Hardware.GPUModel}
 		return p.divide(func(p *part) error {
 			l := p.allocation
@@ -115,7 +116,7 @@ func heldBy(unit string) *attribution.Holders {
 }
 
 // bytesOfNarrowed is about the memory of a narrowed allocation; its texts are shared.
-const bytesOfNarrowed = 704
+const bytesOfNarrowed = 720
 
 // statementsWithin adds up what each workspace that is seen pays, over the invoices.
 func statementsWithin(scope *access.Scope, all []attribution.Statement) []attribution.Statement {
@@ -143,7 +144,7 @@ func (d *Division) eachNarrowed(yield func(*part) error) error {
 	for i := range d.narrowed {
 		n := &d.narrowed[i]
 		l := n.cost
-		l.Line = &attribution.Line{Currency: n.key.currency, Generated: d.Generated}
+		l.Line = &attribution.Line{Currency: n.key.currency, BillingPeriod: n.key.period, Generated: d.Generated}
 		l.Hour = n.key.hour
 		p := part{allocation: &l, month: d.Month.From, keptCharge: noCharge}
 		n.key.target.set(&p)

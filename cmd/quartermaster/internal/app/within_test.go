@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -89,6 +90,24 @@ func TestTenantOfAClosedMonth(t *testing.T) {
 			if strings.Contains(string(text), secret) {
 				t.Errorf("closed %v: the tenant is told %s: %s", closed, secret, text)
 			}
+		}
+		unit := func(who app.Principal) (of *costs.UnitGroup, r *costs.UnitReport) {
+			q := costs.UnitQuery{Month: may, Per: costs.UnitUsefulGPUHour, By: []costs.Dimension{costs.ByWorkspace, costs.ByDeployment}}
+			r, err := share(who).For(app.Everyone).UnitCosts(t.Context(), "", q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range r.Groups {
+				if r.Groups[i].Key[costs.ByWorkspace] == "a" {
+					of = &r.Groups[i]
+				}
+			}
+			return of, r
+		}
+		units, of := unit(tenant)
+		whole, everything := unit(app.Everyone)
+		if units == nil || units.Upper == nil || !reflect.DeepEqual(units, whole) || len(of.Groups) != 1 || len(everything.Groups) < 2 || len(of.Providers) > 0 || len(everything.Providers) == 0 {
+			t.Errorf("closed %v: a unit costs %+v, finance sees %+v", closed, of, everything)
 		}
 		on := share(tenant)
 		var denied *app.DeniedError
