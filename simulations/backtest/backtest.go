@@ -38,6 +38,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/forecast"
+	"quartermaster/domain/parallel"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement"
 	"quartermaster/domain/procurement/baseline"
@@ -304,20 +305,16 @@ func (q *Question) decideMonth(ctx context.Context, m int, tests []*test, tell f
 // the first pool, and those of cancellation only if there is no other.
 func (q *Question) each(ctx context.Context, tests []*test, do func(*test) error) error {
 	var (
-		wait   sync.WaitGroup
 		next   atomic.Int64
 		failed = make([]error, len(tests))
 	)
-	for range max(1, min(q.Workers, len(tests))) {
-		wait.Go(func() {
-			for i := int(next.Add(1)) - 1; i < len(tests); i = int(next.Add(1)) - 1 {
-				if failed[i] = ctx.Err(); failed[i] == nil {
-					failed[i] = do(tests[i])
-				}
+	parallel.Run(max(1, min(q.Workers, len(tests))), func(int) {
+		for i := int(next.Add(1)) - 1; i < len(tests); i = int(next.Add(1)) - 1 {
+			if failed[i] = ctx.Err(); failed[i] == nil {
+				failed[i] = do(tests[i])
 			}
-		})
-	}
-	wait.Wait()
+		}
+	})
 	var stopped error
 	for i, err := range failed {
 		switch {

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"math/big"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"quartermaster/domain"
 	"quartermaster/domain/instance"
+	"quartermaster/domain/parallel"
 	"quartermaster/domain/plan"
 	"quartermaster/domain/procurement/joint"
 	"quartermaster/projections"
@@ -342,27 +342,23 @@ func (e *experiment) each(ctx context.Context, work func(trial int, w *world, v 
 		return err
 	}
 	var next atomic.Int64
-	var wg sync.WaitGroup
-	for k := range workers {
-		wg.Go(func() {
-			w, v := e.c.newWorld(e.m), evaluators[k]
-			for ctx.Err() == nil {
-				trial := int(next.Add(1)) - 1
-				if trial >= e.s.Runs {
-					return
-				}
-				if err := w.set(e.c, e.m, e.values(trial)); err != nil {
-					errs[k] = fmt.Errorf("trial %d: %w", trial, err)
-					return
-				}
-				if err := work(trial, w, v); err != nil {
-					errs[k] = err
-					return
-				}
+	parallel.Run(workers, func(k int) {
+		w, v := e.c.newWorld(e.m), evaluators[k]
+		for ctx.Err() == nil {
+			trial := int(next.Add(1)) - 1
+			if trial >= e.s.Runs {
+				return
 			}
-		})
-	}
-	wg.Wait()
+			if err := w.set(e.c, e.m, e.values(trial)); err != nil {
+				errs[k] = fmt.Errorf("trial %d: %w", trial, err)
+				return
+			}
+			if err := work(trial, w, v); err != nil {
+				errs[k] = err
+				return
+			}
+		}
+	})
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -267,7 +267,8 @@ func (ws *works) answer(ctx context.Context, w *work, q url.Values, open func(ap
 	defer func() {
 		if p := recover(); p != nil {
 			ws.log.Error("long work panicked", "operation", w.Operation, "question", w.Question, "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("this is a defect of the program, please report it: %v", p)
+			first, _, _ := strings.Cut(fmt.Sprint(p), "\n") // a stack may follow
+			err = fmt.Errorf("this is a defect of the program, please report it: %s", first)
 		}
 	}()
 	defer ws.leave(w)

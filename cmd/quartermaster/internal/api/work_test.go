@@ -332,7 +332,7 @@ func TestWorkPanics(t *testing.T) {
 	d := &door{}
 	ws := newWorks(t.Context(), slog.New(slog.DiscardHandler), d, make(chan struct{}, 1), owner)
 	begun, err := ws.begin(&cli.Operations()[0], nil, cli.Form{Output: "json"}, nil, app.Everyone,
-		func(app.Principal) (*app.App, error) { panic("a defect") })
+		func(app.Principal) (*app.App, error) { panic("a defect\nits stack") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,8 +341,8 @@ func TestWorkPanics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state, _, _ := ws.now(w); state.State != cli.WorkFailed || state.Problem.Status != http.StatusInternalServerError {
-		t.Errorf("%+v", state)
+	if state, _, _ := ws.now(w); state.State != cli.WorkFailed || state.Problem.Status != http.StatusInternalServerError || strings.Contains(state.Problem.Detail, "stack") {
+		t.Errorf("%+v, %+v", state, state.Problem)
 	}
 }
 

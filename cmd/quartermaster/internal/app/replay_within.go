@@ -24,6 +24,7 @@ import (
 	"quartermaster/adapters/parts"
 	"quartermaster/adapters/snapshotfile"
 	"quartermaster/domain"
+	"quartermaster/domain/parallel"
 	"quartermaster/projections"
 )
 
@@ -519,17 +520,13 @@ func (v *verification) several(ctx context.Context, n int, do func(context.Conte
 		workers = min(workers, max(1, int(v.budget/partitionBudget)))
 	}
 	next := atomic.Int64{}
-	var wg sync.WaitGroup
-	for range workers {
-		wg.Go(func() {
-			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, i); err != nil {
-					cancel(err)
-				}
+	parallel.Run(workers, func(int) {
+		for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+			if err := do(ctx, i); err != nil {
+				cancel(err)
 			}
-		})
-	}
-	wg.Wait()
+		}
+	})
 	return context.Cause(ctx)
 }
 
