@@ -133,6 +133,8 @@ func TestAPIWorkWithFiles(t *testing.T) {
 		"100 MB":             {planner, solve, asJSON, strings.Repeat(" ", 100<<20), 413, "more than 33554432 bytes"},
 		"not JSON":           {planner, solve, asJSON, "{", 400, "body"},
 		"an unknown name":    {planner, solve, asJSON, `{"files":[]}`, 400, "unknown"},
+		"null":               {planner, solve, asJSON, "null", 400, "want a list"},
+		"no documents":       {planner, solve, asJSON, "{}", 400, "want a list"},
 		"a name twice":       {planner, solve, asJSON, sending(t, "a.json", small, "a.json", small), 400, "that of another document"},
 		"no name":            {planner, solve, asJSON, sending(t, "", small), 400, "missing"},
 		"too many":           {planner, solve, asJSON, `{"documents":[` + strings.Repeat(`{},`, 16) + `{}]}`, 400, "at most 16"},

@@ -3,13 +3,13 @@
 # an example of each and then at random, alone and one after another. No answer may be a failure
 # of the server, and each must be as the document describes it.
 #
-#   schemathesis.sh [SECONDS]   for so long (default 25), on a fleet of its own; needs bin/quartermaster
+#   schemathesis.sh [SECONDS]   for so long (default 45), on a fleet of its own; needs bin/quartermaster
 #
 # Not checked: that every text is accepted where the document says string, since names, positions
 # and documents have a grammar of their own.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-seconds=${1:-25}
+seconds=${1:-45}
 version=4.32.0
 program=$PWD/bin/quartermaster
 home=${QM_DEV_HOME:-$([ "$(id -u)" = 0 ] && echo /var/cache || echo "${XDG_CACHE_HOME:-$HOME/.cache}")/quartermaster/dev}
@@ -38,6 +38,7 @@ fi
 
 export QUARTERMASTER_DATA_DIR=$run/home
 "$program" demo --once --quiet >"$run/demo.log"
+"$program" archive run --all --key "$QUARTERMASTER_DATA_DIR/operator.pem" --quiet >/dev/null # what "log prove" proves
 "$program" access key issue schemathesis --key-file "$run/key" >/dev/null
 "$program" access grant account:schemathesis --role admin >/dev/null
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')

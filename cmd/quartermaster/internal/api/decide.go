@@ -151,8 +151,8 @@ func (s *server) sent(w http.ResponseWriter, r *http.Request, op *cli.Operation)
 	if err := cli.ReadBody(body, &sent); err != nil {
 		return nil, err
 	}
-	if n := len(sent.Documents); n > mostSent {
-		return nil, &app.InvalidError{Field: "documents", Err: fmt.Errorf("%d documents: at most %d are read", n, mostSent)}
+	if n := len(sent.Documents); sent.Documents == nil || n > mostSent {
+		return nil, &app.InvalidError{Field: "documents", Err: fmt.Errorf("%d documents: want a list of at most %d", n, mostSent)}
 	}
 	names := map[string]bool{}
 	for i, d := range sent.Documents {

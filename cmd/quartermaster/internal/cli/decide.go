@@ -45,7 +45,7 @@ type Question struct {
 // Document is a document of declarations, in YAML or JSON.
 type Document struct {
 	Name string `json:"name"` // for errors
-	Text string `json:"text"`
+	Text string `json:"text,omitempty"`
 }
 
 // Proposed is what a command would decide.
