@@ -88,7 +88,7 @@ func (b *basis) costs(g *narrowed) []int64 {
 			}
 		}
 	}
-	if sizeOf(out)*g.entry+g.cost*float64(b.denominator.Int64()) >= room {
+	if float64(sizeOf(out)*g.entry)+float64(g.cost*float64(b.denominator.Int64())) >= room {
 		return nil
 	}
 	return out

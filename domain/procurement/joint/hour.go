@@ -368,7 +368,7 @@ func (g *regime) price(e *entry) (fits, feasible bool) {
 		most = max(most, -float64(v))
 		e.value[k] = float64(v) / float64(e.det64)
 	}
-	if most*float64(g.greatest)*mostInColumn+float64(g.dearest)*float64(e.det64) > room {
+	if float64(most*float64(g.greatest)*mostInColumn)+float64(float64(g.dearest)*float64(e.det64)) > room {
 		return false, false
 	}
 	e.dual = dual
