@@ -10,10 +10,11 @@ import (
 	"os"
 	"strings"
 
-	"quartermaster/adapters/tabular"
-	"quartermaster/simulations/whatif"
+	"github.com/dustin/go-humanize"
 
+	"quartermaster/adapters/tabular"
 	instances "quartermaster/domain/instance"
+	"quartermaster/simulations/whatif"
 )
 
 // OpenFile opens a file that a question names.
@@ -71,8 +72,21 @@ func (s *App) ReadQuestion(path string, stdin io.Reader) (*Question, error) {
 	if err != nil {
 		return nil, &InvalidError{Err: err}
 	}
+	if s.IsShared() {
+		if purchases, loads := in.Size(); purchases > mostPurchases || loads > mostLoads {
+			return nil, &InvalidError{Err: fmt.Errorf("%s: %s possible purchases and %s loads: a server solves %s and %s at most: ask on a machine of your own",
+				path, humanize.Comma(int64(purchases)), humanize.Comma(int64(loads)), humanize.Comma(mostPurchases), humanize.Comma(mostLoads))}
+		}
+	}
 	return &Question{in, data}, nil
 }
+
+// Bounds of an instance that a server solves, beside what others ask. 1,000 pools for three years with 50 offers each are
+// below them, and take 1 GiB.
+const (
+	mostPurchases = 3_000_000
+	mostLoads     = 50_000_000
+)
 
 // ReadInstance is [ReadQuestion] without the document.
 func (s *App) ReadInstance(path string, stdin io.Reader) (*instances.Instance, error) {
