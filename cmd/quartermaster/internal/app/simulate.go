@@ -95,7 +95,7 @@ func (c *Caller) Simulate(ctx context.Context, s *whatif.Scenario, workers int) 
 	if err != nil {
 		return nil, err
 	}
-	return c.app.runScenario(ctx, in, p) // without the rows, which nobody can change meanwhile
+	return c.app.runScenario(ctx, in, p) // after the rows are released: while they are read, nothing is folded
 }
 
 // Simulations returns the frozen scenarios, the newest first.
