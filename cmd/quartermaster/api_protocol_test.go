@@ -119,7 +119,7 @@ func TestAPIRefuses(t *testing.T) {
 		{"GET", "/api/v1/quarantine/list?topic=none", 400, "invalid", "is not a topic of the log"},
 		{"GET", "/api/v1/quarantine/list?since=never", 400, "invalid", "since"},
 		{"POST", "/api/v1/plan?months=many&months=2", 400, "invalid", "months is given 2 times"},
-		{"POST", "/api/v1/plan?demand=x.csv", 400, "invalid", `"demand" is not a parameter`},
+		{"POST", "/api/v1/plan?chart=x.svg", 400, "invalid", `"chart" is not a parameter`},
 		{"GET", "/api/v1/work/none", 404, "not_found", "there is no work"},
 		{"GET", "/api/v1/work/none/answer", 404, "not_found", "there is no work"},
 		{"DELETE", "/api/v1/work/none", 404, "not_found", "there is no work"},
