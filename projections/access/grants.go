@@ -197,15 +197,11 @@ func RightsOf(grants []Grant, who []domain.Principal, at domain.Instant) []Right
 
 // Above returns a workspace, those that its parents lead to, and the root workspace: rights in any of them reach it.
 func Above(v projections.View, workspace string) ([]string, error) {
-	a, err := registry.NewAuthority(v)
+	root, parents, err := treeOf(v)
 	if err != nil {
 		return nil, err
 	}
-	parents, err := parentsOf(v, a)
-	if err != nil {
-		return nil, err
-	}
-	all := []string{workspace, a.Root()}
+	all := []string{workspace, root}
 	for other := range parents {
 		if other != workspace && under(parents, workspace, other) {
 			all = append(all, other)

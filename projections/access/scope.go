@@ -41,11 +41,7 @@ func Whole() *Scope { return &Scope{owner: true} }
 // ScopeOf returns the scope of rights at the position of a view of everything. A right counts in its workspace and in
 // those whose parents lead to it. A right in the root workspace sees the whole estate; see [registry.Authority.Root].
 func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
-	a, err := registry.NewAuthority(v)
-	if err != nil {
-		return nil, err
-	}
-	parents, err := parentsOf(v, a)
+	root, parents, err := treeOf(v)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +49,7 @@ func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
 	var closed []Right
 	tops := map[string]string{}
 	for _, r := range rights {
-		if r.Workspace == "" || r.Workspace == a.Root() && len(r.Clusters) == 0 {
+		if r.Workspace == "" || r.Workspace == root && len(r.Clusters) == 0 {
 			if r.Workspace != "" {
 				roles = append(roles, r.Role)
 			}
@@ -61,13 +57,13 @@ func ScopeOf(v projections.View, rights []Right) (*Scope, error) {
 		}
 		closed = append(closed, r)
 		for workspace := range parents {
-			if workspace != r.Workspace && workspace != a.Root() && under(parents, workspace, r.Workspace) {
+			if workspace != r.Workspace && workspace != root && under(parents, workspace, r.Workspace) {
 				closed = append(closed, Right{workspace, r.Role, r.Clusters})
 			}
 		}
 	}
 	for _, r := range closed {
-		tops[r.Workspace] = topOf(parents, r.Workspace, a.Root())
+		tops[r.Workspace] = topOf(parents, r.Workspace, root)
 	}
 	return scopeOf(roles, closed, tops), nil
 }
@@ -113,31 +109,23 @@ func scopeOf(estate []domain.Role, closed []Right, tops map[string]string) *Scop
 // those below it; in the root workspace, all. Whoever may issue a key in a workspace names the account, and could name
 // that of another workspace to have its rights.
 func Reach(v projections.View) (func(workspace string, rights []Right) []Right, error) {
-	a, err := registry.NewAuthority(v)
-	if err != nil {
-		return nil, err
-	}
-	parents, err := parentsOf(v, a)
+	root, parents, err := treeOf(v)
 	if err != nil {
 		return nil, err
 	}
 	return func(workspace string, rights []Right) []Right {
-		if workspace == a.Root() {
+		if workspace == root {
 			return rights
 		}
 		return slices.DeleteFunc(slices.Clone(rights), func(r Right) bool {
-			return r.Workspace != workspace && (workspace == "" || r.Workspace == a.Root() || !under(parents, r.Workspace, workspace))
+			return r.Workspace != workspace && (workspace == "" || r.Workspace == root || !under(parents, r.Workspace, workspace))
 		})
 	}, nil
 }
 
 // Below returns a workspace and those whose parents lead to it, sorted, as far as the view shows them.
 func Below(v projections.View, workspace string) ([]string, error) {
-	a, err := registry.NewAuthority(v)
-	if err != nil {
-		return nil, err
-	}
-	parents, err := parentsOf(v, a)
+	_, parents, err := treeOf(v)
 	if err != nil {
 		return nil, err
 	}
@@ -162,10 +150,14 @@ func Under(v projections.View, workspace string, where []dimension.Condition, by
 	return append(slices.Clone(where), dimension.Condition{Dimension: by, Values: below}), err
 }
 
-// parentsOf returns the parent of each workspace, "" for none.
-func parentsOf(v projections.View, a *registry.Authority) (map[string]string, error) {
-	parents := map[string]string{}
-	err := v.Scan(projections.Query{Table: projections.TableWorkspaces}, func(k projections.Key, row projections.Row) error {
+// treeOf returns the root workspace, and the parent of each workspace, "" for none.
+func treeOf(v projections.View) (root string, parents map[string]string, err error) {
+	a, err := registry.NewAuthority(v)
+	if err != nil {
+		return "", nil, err
+	}
+	parents = map[string]string{}
+	err = v.Scan(projections.Query{Table: projections.TableWorkspaces}, func(k projections.Key, row projections.Row) error {
 		if last := a.Latest(k, row.(*projections.History)); last != nil {
 			if ev, ok := last.Event.(*domain.WorkspaceRegistered); ok {
 				parents[k.Scope] = ev.Parent
@@ -174,9 +166,9 @@ func parentsOf(v projections.View, a *registry.Authority) (map[string]string, er
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read workspaces: %w", err)
+		return "", nil, fmt.Errorf("read workspaces: %w", err)
 	}
-	return parents, nil
+	return a.Root(), parents, nil
 }
 
 // under reports whether the parents of a workspace lead to another. A cycle of parents ends.
