@@ -96,18 +96,7 @@ func TestMistakesAreOfEveryKey(t *testing.T) {
 	keys, mistaken := map[string]bool{}, map[string]bool{}
 	root := tree(text)
 	leaves(root, root, "", keys)
-	var bases [][]byte
-	paths, err := filepath.Glob("testdata/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bases = append(bases, text)
-	}
+	_, bases := exampleFiles(t)
 	for k := range uint64(200) {
 		if in := drawAll(rand.New(rand.NewPCG(2, k))); in.Validate() == nil {
 			bases = append(bases, textOfInstance(t, in))

@@ -634,16 +634,9 @@ func TestQuestionFindsMistakesOfTranslation(t *testing.T) {
 		best domain.Decimal
 	}
 	var bases []base
-	paths, err := filepath.Glob("testdata/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in, err := Parse(path, text)
+	paths, texts := exampleFiles(t)
+	for i, text := range texts {
+		in, err := Parse(paths[i], text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -793,4 +786,21 @@ func evaluated(t *testing.T, in *Instance, a *Answer) (*Answer, error) {
 // broken reports whether purchases do not keep what an instance demands.
 func broken(a *Answer) bool {
 	return slices.ContainsFunc(a.Notes, func(n string) bool { return len(n) > 28 && n[:28] == "these purchases do not keep " })
+}
+
+// exampleFiles reads the instances of testdata.
+func exampleFiles(t *testing.T) (paths []string, texts [][]byte) {
+	t.Helper()
+	paths, err := filepath.Glob("testdata/*.json")
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%d files, %v", len(paths), err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts = append(texts, text)
+	}
+	return paths, texts
 }
