@@ -76,14 +76,11 @@ func (s *server) changed(
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(r.Context(), s.bodies); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.bodies }()
-	body, err := readBody(w, r)
+	body, done, err := s.body(w, r)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	operation, err := named(body)
 	if err != nil {
 		return nil, err
@@ -118,17 +115,21 @@ func (s *server) changed(
 	return ans, errors.Join(s.keep(asking, asked), err, on.Close())
 }
 
-// readBody reads the body of a request.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, &statusError{&app.InvalidError{Err: fmt.Errorf("the body has more than %d bytes", large.Limit)}, http.StatusRequestEntityTooLarge}
-	case err != nil:
-		return nil, &app.InvalidError{Err: fmt.Errorf("read the body: %w", err)}
+// body reads the body of a request. It is one of s.bodies until done is called.
+func (s *server) body(w http.ResponseWriter, r *http.Request) (body []byte, done func(), err error) {
+	if err := wait(r.Context(), s.bodies); err != nil {
+		return nil, nil, err
 	}
-	return body, nil
+	done = func() { <-s.bodies }
+	body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	if err == nil {
+		return body, done, nil
+	}
+	done()
+	if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+		return nil, nil, &statusError{&app.InvalidError{Err: fmt.Errorf("the body has more than %d bytes", large.Limit)}, http.StatusRequestEntityTooLarge}
+	}
+	return nil, nil, &app.InvalidError{Err: fmt.Errorf("read the body: %w", err)}
 }
 
 // sent returns the documents that come with a question, nil if it has no body.
@@ -139,14 +140,11 @@ func (s *server) sent(w http.ResponseWriter, r *http.Request, op *cli.Operation)
 	if err := checkSender(r, jsonBodies); err != nil {
 		return nil, err
 	}
-	if err := wait(r.Context(), s.bodies); err != nil {
-		return nil, err
-	}
-	defer func() { <-s.bodies }()
-	body, err := readBody(w, r)
+	body, done, err := s.body(w, r)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	var sent cli.Sent
 	if err := cli.ReadBody(body, &sent); err != nil {
 		return nil, err
