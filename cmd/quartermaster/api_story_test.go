@@ -89,7 +89,7 @@ type instance struct {
 	address string
 }
 
-// estate of the story: a site whose instances are processes behind a balancer.
+// story is a site whose instances are processes behind a balancer.
 type story struct {
 	*site
 	base  string

@@ -225,15 +225,20 @@ func (a *Program) showStatements(r *costs.Report) {
 	a.more(len(r.Statements))
 }
 
-// invoiceText names an invoice, or the period of lines without one. Within a scope neither is known.
+// invoiceText names an invoice, or says what there is instead.
 func invoiceText(id string, period domain.Interval) string {
-	switch {
-	case id != "":
-		return clipped(id)
-	case period == domain.Interval{}:
-		return "(the supplier's, not shown)"
+	if id == "" {
+		return "(" + noInvoiceText(period) + ")"
 	}
-	return fmt.Sprintf("(none yet, for %s to %s)", dayText(period.From), dayText(period.To))
+	return clipped(id)
+}
+
+// noInvoiceText says the period of lines without an invoice. Within a scope neither is known.
+func noInvoiceText(period domain.Interval) string {
+	if period == (domain.Interval{}) {
+		return "the supplier's, not shown"
+	}
+	return fmt.Sprintf("none yet, for %s to %s", dayText(period.From), dayText(period.To))
 }
 
 func (a *Program) showInvoices(r *costs.Report) {

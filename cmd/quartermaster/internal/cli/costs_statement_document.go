@@ -152,7 +152,10 @@ func invoicesTable(all []attribution.Statement) *document.Table {
 	}}
 	for i := range all {
 		in := &all[i]
-		invoice := strings.Trim(invoiceText(in.Invoice, in.Period), "()")
+		invoice := in.Invoice
+		if invoice == "" {
+			invoice = noInvoiceText(in.Period)
+		}
 		t.Rows = append(t.Rows, []string{in.Issuer, in.Account, invoice, amountText(in.Amount.Amount, in.Currency)})
 	}
 	return t

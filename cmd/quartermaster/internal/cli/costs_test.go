@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/domain"
 	"quartermaster/domain/attribution"
 	"quartermaster/projections/costs"
 )
@@ -135,5 +137,17 @@ func TestCostsShown(t *testing.T) {
 	r := &costs.Report{Generated: true, Lines: 1, Invoices: []costs.InvoiceReconciliation{{Reconciliation: attribution.Reconciliation{Status: attribution.Reconciled, Generated: true}}}}
 	if err := a.showCosts(t.Context(), "", r); err != nil || !strings.Contains(b.String(), generatedNote) || !strings.Contains(b.String(), "reconciled, generated") {
 		t.Errorf("a generated bill is shown as\n%s", b.String())
+	}
+}
+
+// TestInvoicesOfDocuments shows that a document names an invoice in full, and what there is without one.
+func TestInvoicesOfDocuments(t *testing.T) {
+	long := "(" + strings.Repeat("x", 2*widest) + ")"
+	june := domain.Interval{From: domain.InstantOf(time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)), To: domain.InstantOf(time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC))}
+	got := invoicesTable([]attribution.Statement{{Invoice: long, Period: june}, {Period: june}, {}})
+	for i, want := range []string{long, "none yet, for 2026-06-01 to 2026-07-01", "the supplier's, not shown"} {
+		if got.Rows[i][2] != want {
+			t.Errorf("%q, want %q", got.Rows[i][2], want)
+		}
 	}
 }
