@@ -13,6 +13,7 @@ import (
 	"errors"
 
 	"quartermaster/adapters/parts"
+	"quartermaster/domain/plan"
 	"quartermaster/projections/costs"
 )
 
@@ -110,6 +111,9 @@ func KindOf(err error) Kind {
 	}
 	if errors.As(err, &known) {
 		return known.Kind()
+	}
+	if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
+		return KindInvalid
 	}
 	if missing := (*costs.RatesError)(nil); errors.As(err, &missing) {
 		return KindConflict

@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+
+	"quartermaster/domain/plan"
 )
 
 func TestKindOf(t *testing.T) {
 	plain := errors.New("x")
+	if err := fmt.Errorf("plan: %w", &plan.OutOfRangeError{Err: plain}); KindOf(err) != KindInvalid {
+		t.Errorf("%v: %q, want %q", err, KindOf(err), KindInvalid)
+	}
 	for want, err := range map[Kind]error{
 		KindInvalid:     fmt.Errorf("read: %w", &InvalidError{Field: "at", Err: plain}),
 		KindNotFound:    &NotFoundError{What: "cluster", Name: "x", Err: plain},

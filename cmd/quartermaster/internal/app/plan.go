@@ -126,8 +126,6 @@ func (h *Conn) computePlan(ctx context.Context, q PlanQuery) (p *plan.Plan, know
 	defer done()
 	if p, err = plan.Compute(ctx, asked, lp); errors.Is(err, check.ErrRejected) {
 		return nil, false, fmt.Errorf("the checker refuses the solver's answer, so there is no plan; please report this: %w", err)
-	} else if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
-		return nil, false, &InvalidError{Err: err}
 	} else if err != nil {
 		return nil, false, err
 	}
