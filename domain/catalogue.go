@@ -85,6 +85,11 @@ const (
 	TypeServiceKeyRevoked      Type = "ServiceKeyRevoked"
 	TypeSessionEnded           Type = "SessionEnded"
 	TypeAccessRecorded         Type = "AccessRecorded"
+	TypeIncidentOpened         Type = "IncidentOpened"
+	TypeIncidentChanged        Type = "IncidentChanged"
+	TypeIncidentResolved       Type = "IncidentResolved"
+	TypeIncidentAcknowledged   Type = "IncidentAcknowledged"
+	TypeIncidentSilenced       Type = "IncidentSilenced"
 )
 
 // Types returns every event type in the order of the catalogue.
@@ -171,6 +176,11 @@ func Types() []Type {
 		TypeServiceKeyRevoked,
 		TypeSessionEnded,
 		TypeAccessRecorded,
+		TypeIncidentOpened,
+		TypeIncidentChanged,
+		TypeIncidentResolved,
+		TypeIncidentAcknowledged,
+		TypeIncidentSilenced,
 	}
 }
 
@@ -268,6 +278,12 @@ func TopicOf(t Type) Topic {
 		TypeSessionEnded,
 		TypeAccessRecorded:
 		return TopicAccess
+	case TypeIncidentOpened,
+		TypeIncidentChanged,
+		TypeIncidentResolved,
+		TypeIncidentAcknowledged,
+		TypeIncidentSilenced:
+		return TopicIncidents
 	}
 	return ""
 }
@@ -437,6 +453,16 @@ func NewEvent(t Type) Event {
 		return &SessionEnded{}
 	case TypeAccessRecorded:
 		return &AccessRecorded{}
+	case TypeIncidentOpened:
+		return &IncidentOpened{}
+	case TypeIncidentChanged:
+		return &IncidentChanged{}
+	case TypeIncidentResolved:
+		return &IncidentResolved{}
+	case TypeIncidentAcknowledged:
+		return &IncidentAcknowledged{}
+	case TypeIncidentSilenced:
+		return &IncidentSilenced{}
 	}
 	return nil
 }
@@ -524,6 +550,11 @@ func (*ServiceKeyIssued) Type() Type       { return TypeServiceKeyIssued }
 func (*ServiceKeyRevoked) Type() Type      { return TypeServiceKeyRevoked }
 func (*SessionEnded) Type() Type           { return TypeSessionEnded }
 func (*AccessRecorded) Type() Type         { return TypeAccessRecorded }
+func (*IncidentOpened) Type() Type         { return TypeIncidentOpened }
+func (*IncidentChanged) Type() Type        { return TypeIncidentChanged }
+func (*IncidentResolved) Type() Type       { return TypeIncidentResolved }
+func (*IncidentAcknowledged) Type() Type   { return TypeIncidentAcknowledged }
+func (*IncidentSilenced) Type() Type       { return TypeIncidentSilenced }
 
 func (*WorkspaceRegistered) sealed()    {}
 func (*OperatorRegistered) sealed()     {}
@@ -606,3 +637,8 @@ func (*ServiceKeyIssued) sealed()       {}
 func (*ServiceKeyRevoked) sealed()      {}
 func (*SessionEnded) sealed()           {}
 func (*AccessRecorded) sealed()         {}
+func (*IncidentOpened) sealed()         {}
+func (*IncidentChanged) sealed()        {}
+func (*IncidentResolved) sealed()       {}
+func (*IncidentAcknowledged) sealed()   {}
+func (*IncidentSilenced) sealed()       {}

@@ -73,7 +73,7 @@ func (e *Envelope) Topic() Topic { return TopicOf(e.Event.Type()) }
 func (e *Envelope) Key() (string, error) {
 	var key, what string
 	switch e.Topic() {
-	case TopicWorkspaces, TopicProcurement, TopicAccess:
+	case TopicWorkspaces, TopicProcurement, TopicAccess, TopicIncidents:
 		key, what = e.Workspace, "workspace"
 	case TopicFleet, TopicDeployments:
 		key, what = e.Cluster, "cluster"
@@ -253,7 +253,8 @@ func NeedsSignature(t Type) bool {
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,
 		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed,
 		TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched,
-		TypeAccessGranted, TypeAccessRevoked, TypeServiceKeyIssued, TypeServiceKeyRevoked:
+		TypeAccessGranted, TypeAccessRevoked, TypeServiceKeyIssued, TypeServiceKeyRevoked,
+		TypeIncidentAcknowledged, TypeIncidentSilenced:
 		return true
 	}
 	return false

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Topic is one of the ten Kafka topics that hold all events. Order is guaranteed only within a
+// Topic is one of the eleven Kafka topics that hold all events. Order is guaranteed only within a
 // topic for one key.
 type Topic string
 
@@ -26,6 +26,7 @@ const (
 	TopicProcurement Topic = "qm.procurement" // key: workspace
 	TopicBooks       Topic = "qm.books"       // key: ledger entity
 	TopicAccess      Topic = "qm.access"      // key: workspace
+	TopicIncidents   Topic = "qm.incidents"   // key: workspace
 )
 
 // MaxDelivered is the maximum number of events of a stream that a node delivers at a time. Folds
@@ -50,6 +51,7 @@ func TopicSpecs() []TopicSpec {
 		{TopicDeployments, 4},
 		{TopicFleet, 4},
 		{TopicHardware, 4},
+		{TopicIncidents, 1},
 		{TopicMarket, 4},
 		{TopicProcurement, 1},
 		{TopicTelemetry, 8},

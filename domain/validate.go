@@ -35,6 +35,7 @@ const (
 	maxText     = 4096     // bytes of a description, a reason, one column of a bill
 	maxLongText = 1 << 16  // bytes of a column that holds JSON
 	maxDocument = 1 << 24  // bytes of a plan or scenario
+	maxFindings = 1 << 20  // bytes of the document of an incident, recommendation or command
 	maxList     = 10_000   // entries of a list
 	maxEntries  = 4096     // devices, instances and replicas of one node
 	maxSample   = Day      // length of the interval of a sample
@@ -512,6 +513,30 @@ func Validate(env *Envelope) error {
 	case *AccessRecorded:
 		if c.given(e != nil) {
 			c.accessRecorded(e)
+		}
+	case *IncidentOpened:
+		if c.given(e != nil) {
+			c.incidentOpened(e)
+		}
+	case *IncidentChanged:
+		if c.given(e != nil) {
+			c.incidentChanged(e)
+		}
+	case *IncidentResolved:
+		if c.given(e != nil) {
+			c.id("incident", e.Incident)
+			c.instant("at", e.At)
+			c.computedFrom(e.Position, e.Method)
+			c.text("reason", e.Reason)
+		}
+	case *IncidentAcknowledged:
+		if c.given(e != nil) {
+			c.id("incident", e.Incident)
+			c.text("note", e.Note)
+		}
+	case *IncidentSilenced:
+		if c.given(e != nil) {
+			c.incidentSilenced(e)
 		}
 	case *AccessDenied:
 		if c.given(e != nil) {

@@ -50,7 +50,7 @@ func (c *checker) envelope(env *Envelope, topic Topic) {
 		c.bad("shards", "%d is not from 1 to %d", env.Shards, MaxShards)
 	}
 	switch topic {
-	case TopicWorkspaces, TopicProcurement:
+	case TopicWorkspaces, TopicProcurement, TopicIncidents:
 		c.id("workspace", env.Workspace)
 		c.optionalID("cluster", env.Cluster)
 	case TopicFleet, TopicTelemetry, TopicHardware, TopicDeployments:

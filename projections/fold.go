@@ -309,7 +309,7 @@ func (f *Projector) apply(rows *WorkingSet, rec *domain.Record) error {
 		v.Signer = &Signer{Operator: s.Operator, Key: s.Key, Time: env.Time, Appended: rec.Time, Offset: rec.Offset}
 	}
 	switch t := p.Key.Table; {
-	case t == TableRecommendations, t == TableDenials, t == TableHealth && v.Signer != nil:
+	case t == TableRecommendations, t == TableIncidents, t == TableDenials, t == TableHealth && v.Signer != nil:
 		v.Record = &Located{Partition: uint32(rec.Partition), Offset: rec.Offset, Cluster: env.Cluster}
 		if t == TableHealth {
 			v.Record.Cluster = "" // the scope has it

@@ -235,6 +235,18 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		k := Key{Table: TableAccess, Scope: scope, ID: string(ev.Principal), Hour: DayOf(ev.Window.From)}
 		// A server that was stopped between appending a journal and removing it appends it again.
 		return Placement{Key: k, Effective: ev.Window.From, collapse: true}, true
+
+	// Incidents.
+	case *domain.IncidentOpened:
+		return at(TableIncidents, ev.Incident), true
+	case *domain.IncidentChanged:
+		return at(TableIncidents, ev.Incident), true
+	case *domain.IncidentResolved:
+		return at(TableIncidents, ev.Incident), true
+	case *domain.IncidentAcknowledged:
+		return at(TableIncidents, ev.Incident), true
+	case *domain.IncidentSilenced:
+		return at(TableSilences, ev.Silence), true
 	}
 	return Placement{}, false
 }

@@ -95,6 +95,10 @@ const (
 	TableSessions
 	TableAccess
 
+	// qm.incidents
+	TableIncidents
+	TableSilences
+
 	tableEnd
 )
 
@@ -120,6 +124,7 @@ var tableNames = [tableEnd]string{
 	TableResolutions: "quarantine_resolutions", TableConflicts: "stream_conflicts", TableGapResolutions: "stream_gap_resolutions",
 	TableSwitches: "generation_switches", TableRemovals: "removals", TableDenials: "denials",
 	TableGrants: "grants", TableServiceKeys: "service_keys", TableSessions: "sessions", TableAccess: "access",
+	TableIncidents: "incidents", TableSilences: "silences",
 }
 
 // String returns the table's name.
@@ -163,8 +168,10 @@ func (t Table) Topic() domain.Topic {
 		return domain.TopicProcurement
 	case t <= TableDenials:
 		return domain.TopicBooks
-	default:
+	case t <= TableAccess:
 		return domain.TopicAccess
+	default:
+		return domain.TopicIncidents
 	}
 }
 

@@ -101,7 +101,7 @@ func TestSnapshotInChunks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, pos, err := again.Digest(); err != nil || got != sum || pos.String() != at.String() || at[domain.TopicPartition{Topic: domain.TopicWorkspaces}] != 34 {
+	if got, pos, err := again.Digest(); err != nil || got != sum || pos.String() != at.String() || at[domain.TopicPartition{Topic: domain.TopicWorkspaces}] != 35 {
 		t.Errorf("read again: %x at %s, %v; want %x", got, pos, err, sum)
 	}
 	info, err := CheckSnapshot(bytes.NewReader(fast), int64(len(fast)))

@@ -62,6 +62,14 @@ func withoutDocument(e domain.Event) domain.Event {
 		short := *e
 		short.Document = nil
 		return &short
+	case *domain.IncidentOpened:
+		short := *e
+		short.Document = nil
+		return &short
+	case *domain.IncidentChanged:
+		short := *e
+		short.Document = nil
+		return &short
 	}
 	return e
 }

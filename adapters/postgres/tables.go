@@ -224,6 +224,11 @@ var tables = []*table{
 		scope: workspaceColumn, id: column{"principal", "Who."}, facts: history},
 	{of: projections.TableAccess, comment: "Who asked what of the API, folded into one event for each minute.",
 		scope: workspaceColumn, id: column{"principal", "Who asked."}, at: dayColumn, kind: byDay, facts: history},
+
+	{of: projections.TableIncidents, comment: "What needs a person. The documents with the findings are in the log.",
+		scope: workspaceColumn, id: column{"incident", "Incident."}, facts: history},
+	{of: projections.TableSilences, comment: "Which incidents cause no notices, and until when.",
+		scope: workspaceColumn, id: column{"silence", "Silence."}, facts: history},
 }
 
 // tableOf finds a specification by number.

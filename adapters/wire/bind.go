@@ -177,6 +177,16 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.SessionEnded{}, d, sessionEnded)
 	case *domain.AccessRecorded:
 		return pair(&eventsv1.AccessRecorded{}, d, accessRecorded)
+	case *domain.IncidentOpened:
+		return pair(&eventsv1.IncidentOpened{}, d, incidentOpened)
+	case *domain.IncidentChanged:
+		return pair(&eventsv1.IncidentChanged{}, d, incidentChanged)
+	case *domain.IncidentResolved:
+		return pair(&eventsv1.IncidentResolved{}, d, incidentResolved)
+	case *domain.IncidentAcknowledged:
+		return pair(&eventsv1.IncidentAcknowledged{}, d, incidentAcknowledged)
+	case *domain.IncidentSilenced:
+		return pair(&eventsv1.IncidentSilenced{}, d, incidentSilenced)
 	}
 	return nil, nil
 }

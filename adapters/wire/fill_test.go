@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -160,7 +161,8 @@ func envelope(f filler, ev domain.Event) *domain.Envelope {
 		Cluster:     f.text("Cluster"),
 		Event:       ev,
 	}
-	if topic := env.Topic(); topic != domain.TopicWorkspaces && topic != domain.TopicProcurement && topic != domain.TopicAccess && f.length("Workspace") == 0 {
+	byWorkspace := []domain.Topic{domain.TopicWorkspaces, domain.TopicProcurement, domain.TopicAccess, domain.TopicIncidents}
+	if !slices.Contains(byWorkspace, env.Topic()) && f.length("Workspace") == 0 {
 		env.Workspace = ""
 	}
 	if f.bool("PreviousIncarnation") {

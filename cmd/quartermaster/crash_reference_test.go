@@ -1049,6 +1049,10 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "access", id: string(ev.Principal), daily: true, effective: ev.Window.From, collapse: true}, true
 	case *domain.SessionEnded:
 		return refPlace{table: "sessions", id: string(ev.Principal)}, true
+	case *domain.IncidentOpened:
+		return refPlace{table: "incidents", id: ev.Incident}, true
+	case *domain.IncidentResolved:
+		return refPlace{table: "incidents", id: ev.Incident}, true
 	}
 	return refPlace{}, false
 }
@@ -1082,7 +1086,7 @@ func (r *reference) state(scope string, env *domain.Envelope, rec *domain.Record
 		order:    domain.Precedence{Effective: p.effective, Time: env.Time, Appended: rec.Time, Source: env.Source, Incarnation: env.Incarnation, Sequence: env.Sequence},
 		recorded: env.Recorded, workspace: env.Workspace, signature: env.Signature,
 		time: env.Time, appended: rec.Time, offset: rec.Offset, partition: rec.Partition,
-		located: p.table == "recommendations" || p.table == "denials" || p.table == "health" && env.Signature != nil, typ: string(env.Event.Type()), event: event,
+		located: p.table == "recommendations" || p.table == "incidents" || p.table == "denials" || p.table == "health" && env.Signature != nil, typ: string(env.Event.Type()), event: event,
 	}
 	row, _ := r.rows[name].(*refHistory)
 	if row == nil {

@@ -453,6 +453,14 @@ func (w *workload) market(from domain.Instant) (out []domain.Record) {
 			at("api", "ws-1", &domain.SessionEnded{Principal: who, At: w.at})
 		}
 	}
+	if r.IntN(6) == 0 {
+		incident := fmt.Sprintf("incident-%d", w.tick)
+		at("advice", "ws-2", &domain.IncidentOpened{Incident: incident, Rule: "utilization", Version: 1, Subject: "cluster/crash-1", Severity: domain.SeverityWarning,
+			At: w.at, Position: "0", Method: "advice/1", Summary: "idle", Document: []byte(`{"measured":"0.3"}`)})
+		if r.IntN(2) == 0 {
+			at("advice", "ws-2", &domain.IncidentResolved{Incident: incident, At: w.at, Position: "0", Method: "advice/1"})
+		}
+	}
 	return out
 }
 

@@ -211,7 +211,7 @@ func eventsPage(t *testing.T) string {
 	b.WriteString("# Events\n\nEvents are CloudEvents 1.0 in Kafka's binary mode with Protobuf payloads. Names are past tense.\nThe schemas are in [schemas/events/v1](../../schemas/events/v1), and `go doc ./domain TYPE` has\neach field. Order holds within a topic for one key.\n\nA signed event is a decision: it has the Ed25519 signature of an operator.\n")
 	keys := map[domain.Topic]string{
 		domain.TopicWorkspaces: "workspace", domain.TopicProcurement: "workspace", domain.TopicBilling: "invoice issuer and billing account",
-		domain.TopicMarket: "provider and region, or currency pair", domain.TopicBooks: "ledger entity", domain.TopicAccess: "workspace",
+		domain.TopicMarket: "provider and region, or currency pair", domain.TopicBooks: "ledger entity", domain.TopicAccess: "workspace", domain.TopicIncidents: "workspace",
 	}
 	for _, spec := range domain.TopicSpecs() {
 		key := keys[spec.Topic]

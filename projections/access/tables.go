@@ -98,6 +98,9 @@ var tableRules = []TableRule{
 	{projections.TableServiceKeys, seenByWorkspace, ofWorkspace, nil},
 	{projections.TableSessions, seenByWhole, nowhere, nil},
 	{projections.TableAccess, seenByWhole, nowhere, nil}, // it names workspaces beside its own
+
+	{projections.TableIncidents, seenByWorkspace, ofWorkspace, nil},
+	{projections.TableSilences, seenByWorkspace, ofWorkspace, nil},
 }
 
 var ruleOf = func() map[projections.Table]TableRule {

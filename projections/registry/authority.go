@@ -543,6 +543,8 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RoleAuditor}
 	case *domain.RecommendationApproved, *domain.RecommendationRejected:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
+	case *domain.IncidentAcknowledged, *domain.IncidentSilenced:
+		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
 	default:
 		// Budgets, rates, tariffs, mapping rules, methods, corrections, commitments, closes.
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
@@ -650,7 +652,7 @@ func signedTables() []projections.Table {
 		projections.TableOnDemandQuotas, projections.TableTariffs, projections.TableFXRates,
 		projections.TableRecommendations, projections.TableCommitments, projections.TableCloses, projections.TableResolutions,
 		projections.TableGapResolutions, projections.TableSwitches,
-		projections.TableGrants, projections.TableServiceKeys,
+		projections.TableGrants, projections.TableServiceKeys, projections.TableIncidents, projections.TableSilences,
 	}
 }
 

@@ -225,6 +225,9 @@ func (a *Authority) entry(s statement, replaced map[[2]string]statement) Entry {
 			e.Workspace = owner
 		}
 	}
+	if s.key.Table == projections.TableIncidents {
+		e.Cluster = clusterOf(s.h)
+	}
 	about := func(kind, name string) {
 		if name != "" {
 			e.names = append(e.names, kind+" "+name)
@@ -305,6 +308,16 @@ func (e *Entry) sentence() string {
 	return who + " " + e.Did + ", " + e.Outcome
 }
 
+// clusterOf returns the cluster that the events of a row name, "" for none.
+func clusterOf(h *projections.History) string {
+	for i := range h.Versions {
+		if r := h.Versions[i].Record; r != nil && r.Cluster != "" {
+			return r.Cluster
+		}
+	}
+	return ""
+}
+
 // recommended completes the entry of an event about a recommendation: what it is, and how it went on.
 func (a *Authority) recommended(e *Entry, s statement) {
 	var made *domain.RecommendationMade
@@ -313,10 +326,8 @@ func (a *Authority) recommended(e *Entry, s statement) {
 		if ev, ok := v.Event.(*domain.RecommendationMade); ok && made == nil {
 			made = ev
 		}
-		if v.Record != nil && e.Cluster == "" {
-			e.Cluster = v.Record.Cluster
-		}
 	}
+	e.Cluster = clusterOf(s.h)
 	kind := ""
 	if made != nil {
 		kind = made.Kind + " "
@@ -435,8 +446,12 @@ func (a *Authority) outcome(e *Entry, s statement, replaced map[[2]string]statem
 		e.State, e.Outcome = Void, "took no effect: "+a.told(s.v, reason)
 		return
 	}
-	if s.key.Table == projections.TableCloses {
+	switch s.key.Table {
+	case projections.TableCloses:
 		a.closed(e, s)
+		return
+	case projections.TableIncidents:
+		acknowledged(e, s)
 		return
 	}
 	from := s.v.Order.Effective
@@ -517,6 +532,26 @@ func (a *Authority) closed(e *Entry, s statement) {
 			e.Follows = append(e.Follows, next.evidence())
 			return
 		}
+	}
+}
+
+// acknowledged says what came of an incident that somebody deals with.
+func acknowledged(e *Entry, s statement) {
+	e.State, e.Outcome = Pending, "not resolved yet"
+	for i := s.at + 1; i < len(s.h.Versions); i++ {
+		next := statement{s.key, s.h, i, &s.h.Versions[i]}
+		switch ev := next.v.Event.(type) {
+		case *domain.IncidentResolved:
+			e.State, e.Outcome = Completed, "resolved at "+second(ev.At)
+		case *domain.IncidentChanged:
+			if !ev.Reopened {
+				continue
+			}
+			e.State, e.Outcome = Pending, "not resolved yet, back at "+second(ev.At)
+		default:
+			continue
+		}
+		e.Follows = append(e.Follows, next.evidence())
 	}
 }
 

@@ -63,6 +63,14 @@ func lifecycle() *storetest.Log {
 	in(storetest.Root, "", "own", start+6*day, &domain.ClusterKeyIssued{KeyID: "k1", MAC: make([]byte, 32)})
 	in(storetest.Root, "", "own", start+7*day, &domain.ClusterKeyRotated{KeyID: "k2", MAC: make([]byte, 32), PreviousKeyID: "k1", PreviousValidUntil: start + 8*day})
 	in(storetest.Root, "", "own", start+7*day, &domain.NodeDrained{Node: "n", Reason: "fan"})
+	rec("own", start+8*day, &domain.IncidentOpened{
+		Incident: "i", Rule: "idle", Version: 1, Subject: "cluster/own", Severity: domain.SeverityWarning, At: start + 8*day,
+		Position: "0", Method: "advice/1", Summary: "SM activity 31%", Document: []byte("{}"),
+	})
+	in(storetest.Ann, "acme", "own", start+9*day, &domain.IncidentAcknowledged{Incident: "i", Note: "on it"})
+	in(storetest.Ann, "acme", "", start+9*day, &domain.IncidentSilenced{Silence: "s", Rule: "idle", Subject: "cluster/own", Until: start + 30*day, Reason: "migration"})
+	in(storetest.Ann, "acme", "", start+10*day, &domain.IncidentSilenced{Silence: "s", Incident: "i", Until: start + 11*day, Reason: "done"})
+	rec("own", start+11*day, &domain.IncidentResolved{Incident: "i", At: start + 11*day, Position: "0", Method: "advice/1"})
 	l.Append(domain.Envelope{Subject: "mallory", Time: start + 8*day, Event: &domain.AccessDenied{
 		Entity: "main", Principal: "mallory", Action: "push events", Target: "own", Reason: "no such\nkey",
 	}})
@@ -92,7 +100,7 @@ func TestTrail(t *testing.T) {
 			`operator ann in workspace acme approved rightsize recommendation r2 for cluster own, took no effect: operator "ann" may commit 10 USD, this commits 50 USD`,
 			"operator ann in workspace acme rejected rightsize recommendation r3 for cluster own (too risky), not actuated",
 		}},
-		{"cluster", registry.TrailFilter{Cluster: "own", From: storetest.Start + 5*domain.Day}, []string{
+		{"cluster", registry.TrailFilter{Cluster: "own", From: storetest.Start + 5*domain.Day, To: storetest.Start + 9*domain.Day}, []string{
 			"operator root in workspace acme issued cluster key k1 in cluster own, in effect from " + at(6, 0) + " until " + at(8, 0) + ": replaced by key k2, by root",
 			"operator root in workspace acme replaced cluster key k1 by k2 in cluster own, in effect from " + at(7, 0),
 			"operator root in workspace acme drained node n (fan) in cluster own, in effect from " + at(7, 0),
@@ -100,6 +108,12 @@ func TestTrail(t *testing.T) {
 		}},
 		{"workspace", registry.TrailFilter{Workspace: "acme", Operator: "root", From: storetest.Start + 5*domain.Day, To: storetest.Start + 6*domain.Day}, []string{
 			"operator root in workspace acme granted role viewer to user:corp/1, in effect from " + at(5, 0) + " until " + at(6, 0) + ": revoked by root",
+		}},
+		{"incidents", registry.TrailFilter{Operator: "ann", From: storetest.Start + 9*domain.Day}, []string{
+			"operator ann in workspace acme acknowledged incident i (on it) in cluster own, resolved at " + at(11, 0),
+			"operator ann in workspace acme silenced rule idle for cluster/own until " + at(30, 0) + " (migration), in effect from " + at(9, 0) +
+				" until " + at(10, 0) + ": superseded by ann",
+			"operator ann in workspace acme silenced incident i until " + at(11, 0) + " (done), in effect from " + at(10, 0),
 		}},
 		{"nothing", registry.TrailFilter{Workspace: "other"}, nil},
 	} {

@@ -166,6 +166,16 @@ func words(ev domain.Event) string {
 		return "revoked key " + ev.KeyID + because(ev.Reason)
 	case *domain.SessionEnded:
 		return fmt.Sprintf("ended the sessions of %s%s", ev.Principal, because(ev.Reason))
+
+	// Incidents.
+	case *domain.IncidentAcknowledged:
+		return "acknowledged incident " + ev.Incident + because(ev.Note)
+	case *domain.IncidentSilenced:
+		whom := "incident " + ev.Incident
+		if ev.Rule != "" {
+			whom = "rule " + ev.Rule + under(" for ", ev.Subject)
+		}
+		return "silenced " + whom + to(ev.Until) + because(ev.Reason)
 	}
 	return "decided " + string(ev.Type())
 }

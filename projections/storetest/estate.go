@@ -155,6 +155,13 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 		add(of, "", start-10*day, &domain.PlanComputed{Plan: name, Position: "0", Method: "m", Horizon: MayBill, Document: doc, Digest: digest[:]})
 		add(of, "", start-10*day, &domain.ScenarioFrozen{Scenario: name, Position: "0", Method: "m", Document: doc, Digest: digest[:]})
 		add(of, "", start-10*day, &domain.RecommendationMade{Recommendation: name, Kind: "purchase", Cost: domain.Money{Amount: money(r), Currency: "USD"}, Requester: "x"})
+		incident := fmt.Sprint("utilization/", name)
+		add(of, "", start-10*day, &domain.IncidentOpened{
+			Incident: incident, Rule: "utilization", Version: 1, Subject: fmt.Sprint("workspace/", of), Severity: domain.SeverityWarning,
+			At: start - 10*day, Position: "0", Method: "advice/1", Summary: fmt.Sprintf("SM activity %d%%", r(40)), Document: doc,
+		})
+		add(of, "", start-9*day, &domain.IncidentAcknowledged{Incident: incident})
+		add(of, "", start-9*day, &domain.IncidentSilenced{Silence: name, Rule: "utilization", Until: start - domain.Instant(1+r(7))*day, Reason: "migration"})
 	}
 	for _, of := range []struct {
 		workspace string

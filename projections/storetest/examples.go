@@ -161,6 +161,11 @@ func Examples() []domain.Envelope {
 		&domain.AccessRecorded{Principal: "user:corp/ana", Journal: "j", Window: domain.Interval{From: Start, To: Start + 60*domain.Second}, Asked: []domain.AccessRead{
 			{Operation: "costs", Workspaces: []string{"acme"}, Count: 3, Refused: 1, Position: "qm.access/0=7", Digest: key},
 		}},
+		&domain.IncidentOpened{Incident: "i", Rule: "utilization", Version: 1, Subject: "cluster/c1", Severity: domain.SeverityWarning, At: Start, Position: "qm.fleet/0=12", Method: "advice/1", Summary: "SM activity 31%", Document: []byte("{}")},
+		&domain.IncidentChanged{Incident: "i", Severity: domain.SeverityCritical, At: Start + domain.Hour, Position: "qm.fleet/0=13", Method: "advice/1", Summary: "SM activity 3%", Document: []byte("{}")},
+		&domain.IncidentAcknowledged{Incident: "i", Note: "looking"},
+		&domain.IncidentSilenced{Silence: "s", Rule: "utilization", Subject: "cluster/c1", Until: Start + domain.Day, Reason: "migration"},
+		&domain.IncidentResolved{Incident: "i", At: Start + 2*domain.Hour, Position: "qm.fleet/0=14", Method: "advice/1"},
 	)
 	return envs
 }
