@@ -91,17 +91,22 @@ func ParseInstant(s string) (Instant, error) {
 }
 
 // ParseTime reads what a person writes: an RFC 3339 time, or a date or month in UTC for its beginning.
+// It refuses the first instant of all, because 0 stands for no time.
 func ParseTime(s string) (Instant, error) {
+	text := s
 	for _, layout := range []string{time.DateOnly, "2006-01"} {
 		if t, err := time.Parse(layout, s); err == nil {
-			return ParseInstant(t.Format(time.RFC3339))
+			text = t.Format(time.RFC3339)
 		}
 	}
-	t, err := ParseInstant(s)
-	if err != nil {
+	t, err := ParseInstant(text)
+	switch {
+	case err != nil && text == s:
 		return 0, fmt.Errorf("%w; a date such as 2026-05-01 or a month such as 2026-05 also works", err)
+	case err == nil && t == 0:
+		return 0, fmt.Errorf("time %q stands for no time: write a later one", s)
 	}
-	return t, nil
+	return t, err
 }
 
 // Month returns the calendar month, in UTC, that holds t.

@@ -30,3 +30,14 @@ func TestIntervalWithout(t *testing.T) {
 		t.Errorf("of nothing %v is left", got)
 	}
 }
+
+func TestParseTime(t *testing.T) {
+	for text, want := range map[string]Instant{
+		"1970-01-02": Day, "1970-02": 31 * Day, "1970-01-01T00:00:01Z": Second, "1970-01-01T01:00:00+01:00": 0,
+		"1970-01-01": 0, "1970-01": 0, "1969-12-31": 0, "9999-12-31": 0, "0000-00-00": 0, "tomorrow": 0, "": 0,
+	} {
+		if have, err := ParseTime(text); have != want || (err == nil) != (want != 0) {
+			t.Errorf("%q: %d, %v; want %d", text, have, err, want)
+		}
+	}
+}

@@ -58,7 +58,7 @@ var names = map[string]struct {
 	pattern *regexp.Regexp
 }{
 	"{PLAN}":       {"plan list -o json", regexp.MustCompile(`"(plan-[0-9a-f]+)"`)},
-	"{SIMULATION}": {"simulate list -o json", regexp.MustCompile(`"id": ?"([^"]+)"`)},
+	"{SIMULATION}": {"simulate list -o json", regexp.MustCompile(`"simulation": ?"([^"]+)"`)},
 	"{ALLOCATION}": {"costs allocations --period 2026-05 -o json", regexp.MustCompile(`"allocation":"([^"]+)"`)},
 	"{FILE}":       {"import list -o json", regexp.MustCompile(`"sha256": ?"([0-9a-f]{64})"`)},
 	"{RECORD}":     {"quarantine list -o json", regexp.MustCompile(`"id": ?"([^"]+)"`)},

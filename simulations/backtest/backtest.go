@@ -225,11 +225,11 @@ func (q *Question) check() ([]domain.Interval, error) {
 
 func (p *Pool) name() string { return p.Region + " " + p.Kind }
 
-// Run tests the alternatives. Its errors describe an invalid question, or are the context's.
+// Run tests the alternatives. It returns a [plan.OutOfRangeError] for an invalid question.
 func Run(ctx context.Context, q *Question) (*Result, error) {
 	months, err := q.check()
 	if err != nil {
-		return nil, err
+		return nil, &plan.OutOfRangeError{Err: err}
 	}
 	tests, err := q.decide(ctx, months)
 	if err != nil {

@@ -45,11 +45,11 @@ type Log struct {
 // synthetic. Deployments and outages count as known at each decision. What was held at the start
 // and the on-demand quota of the seller come from [planning.HeldThen] and
 // [planning.OnDemandQuotasThen]. A quota for all models together bounds each pool as if the pool
-// had all of it.
+// had all of it. It returns a [plan.OutOfRangeError] for times between which there is no month.
 func (l *Log) Pools(view projections.View) ([]Pool, []Excluded, error) {
 	months, err := Months(l.From, l.To)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, &plan.OutOfRangeError{Err: err}
 	}
 	from := l.From - lookback
 	now, err := demand.Histories(view, from, l.To, demand.Filter{Region: l.Region})

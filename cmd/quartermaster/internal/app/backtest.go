@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/shopspring/decimal"
+
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
@@ -144,8 +146,8 @@ func (q *BacktestQuery) fromLog(ctx context.Context, h *Conn) (left []backtest.E
 	q.Pools = slices.DeleteFunc(q.Pools, func(p backtest.Pool) bool { return q.Kind != "" && p.Kind != q.Kind })
 	left = slices.DeleteFunc(left, func(l backtest.Excluded) bool { return q.Kind != "" && l.Kind != q.Kind })
 	if len(q.Pools)+len(left) == 0 {
-		return nil, fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand\"",
-			q.From, q.To, &q.DemandQuery)
+		return nil, &ConflictError{Err: fmt.Errorf("backtest from %s to %s: no demand%s was observed; import some with \"quartermaster import demand\"",
+			q.From, q.To, &q.DemandQuery)}
 	}
 	return left, nil
 }
@@ -169,6 +171,8 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 		return nil, invalid("months", "%d: want 1 to %d", q.Horizon, backtest.MaxMonths)
 	case q.Scenarios < 1 || q.Scenarios > backtest.MaxScenarios:
 		return nil, invalid("scenarios", "%d: want 1 to %d", q.Scenarios, backtest.MaxScenarios)
+	case q.Overhead.IsNegative() || q.Overhead.GreaterThanOrEqual(decimal.NewFromInt(1)):
+		return nil, invalid("spot-overhead", "%s: want 0 or more, and less than 1", q.Overhead)
 	}
 	left, notes := []backtest.Excluded{}, []string(nil)
 	var err error

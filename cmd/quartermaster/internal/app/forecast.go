@@ -33,7 +33,7 @@ func (q *DemandQuery) wanted(pools []demand.History) ([]demand.History, error) {
 		if q.File != "" {
 			return nil, fmt.Errorf("no demand%s was observed in %s", q, q.File)
 		}
-		return nil, &helped{fmt.Errorf("no demand%s was observed in the log", q), RemedyImportDemand}
+		return nil, &helped{&ConflictError{Err: fmt.Errorf("no demand%s was observed in the log", q)}, RemedyImportDemand}
 	}
 	return pools, nil
 }
@@ -248,8 +248,11 @@ type ForecastQuery struct {
 // Forecast returns the expected demand of each pool, hour by hour, with prediction intervals and
 // the accuracy of such forecasts in the past.
 func (c *Caller) Forecast(ctx context.Context, at At, q ForecastQuery) (*Forecasts, error) {
-	if q.Origins < 0 || q.Origins > MaxOrigins {
+	switch {
+	case q.Origins < 0 || q.Origins > MaxOrigins:
 		return nil, invalid("score", "%d: want 0 to %d", q.Origins, MaxOrigins)
+	case q.Weeks < 1 || q.Weeks > forecast.MaxHorizon:
+		return nil, invalid("weeks", "%d: want 1 to %d; growth beyond that is what scenarios say", q.Weeks, forecast.MaxHorizon)
 	}
 	if q.File != "" {
 		all := q.DemandQuery
