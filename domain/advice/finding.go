@@ -37,7 +37,7 @@ type Finding struct {
 	Subject   Subject             `json:"subject"`
 	Workspace string              `json:"workspace"` // that answers for the subject
 	Status    Status              `json:"status"`
-	Severity  Severity            `json:"severity"`
+	Severity  domain.Severity     `json:"severity"`
 	Unit      Unit                `json:"unit"`
 	Value     decimal.Decimal     `json:"value"` // to 6 decimals
 	Threshold decimal.Decimal     `json:"threshold"`
@@ -68,7 +68,7 @@ type measure struct {
 	window    domain.Interval
 	summary   string
 	question  Question
-	severity  Severity            // "": the rule's
+	severity  domain.Severity     // "": the rule's
 	least     decimal.NullDecimal // another threshold that follows from the rule's, such as its part of a common chance
 	names     []string
 	parts     int
@@ -88,13 +88,16 @@ func judge(r *Rule, t *Threshold, m *measure) Finding {
 	}
 	margin := limit.Mul(r.Margin)
 	beyond := func(limit decimal.Decimal) bool {
-		if r.Side == Below {
+		switch r.Side {
+		case Below:
 			return m.value.LessThan(limit)
+		case Least:
+			return m.value.GreaterThanOrEqual(limit)
 		}
 		return m.value.GreaterThan(limit)
 	}
 	back := limit.Add(margin) // beyond which an incident closes
-	if r.Side == Above {
+	if r.Side != Below {
 		back = limit.Sub(margin)
 	}
 	switch {

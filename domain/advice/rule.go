@@ -35,16 +35,6 @@ const (
 	Evidence         RuleID = "evidence"
 )
 
-// Severity says how soon somebody must act.
-type Severity string
-
-// The severities.
-const (
-	Info     Severity = "info"     // it costs money, and can wait for the next planning
-	Warning  Severity = "warning"  // it needs a person this week
-	Critical Severity = "critical" // it needs a person now
-)
-
 // Unit is what a rule measures in.
 type Unit string
 
@@ -66,6 +56,7 @@ type Side string
 const (
 	Above Side = "above" // more than the threshold
 	Below Side = "below" // less than the threshold
+	Least Side = "least" // the threshold or more
 )
 
 // Rule is one rule, with the threshold that holds unless a policy of kind advice_threshold sets another.
@@ -73,7 +64,7 @@ type Rule struct {
 	ID        RuleID          `json:"rule"`
 	Version   uint32          `json:"version"`
 	Title     string          `json:"title"`
-	Severity  Severity        `json:"severity"`
+	Severity  domain.Severity `json:"severity"`
 	Unit      Unit            `json:"unit"`
 	Side      Side            `json:"side"`
 	Threshold decimal.Decimal `json:"threshold"`
@@ -94,13 +85,13 @@ type Family string
 
 // The families.
 const (
-	FamilyUse       Family = "use"       // how much of what was paid for is used
+	FamilyUse       Family = "use"       // how busy clusters are
+	FamilyWaste     Family = "waste"     // what somebody holds and does not need
 	FamilyCost      Family = "cost"      // what it costs
 	FamilyServing   Family = "serving"   // how requests are served
 	FamilyPlacement Family = "placement" // what should run where
 	FamilyLimits    Family = "limits"    // quotas, budgets and commitments
-	FamilyFailure   Family = "failure"   // machines that fail
-	FamilyEvidence  Family = "evidence"  // what is not known
+	FamilyFailure   Family = "failure"   // machines that fail or are silent, and what is not known
 )
 
 func ratio(permille int64) decimal.Decimal { return decimal.New(permille, -3) }
@@ -116,117 +107,117 @@ func Rules() []Rule {
 	)
 	return []Rule{
 		{
-			ID: UtilizationDay, Version: 1, Title: "mean SM activity of a cluster over a day", Severity: Warning, Unit: Share, Side: Below,
+			ID: UtilizationDay, Version: 1, Title: "mean SM activity of a cluster over a day", Severity: domain.SeverityWarning, Unit: Share, Side: Below,
 			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: day, Family: FamilyUse,
 			Source: "operators' practice: below 45% a cluster is not worth its price",
 			Action: "move work to it, or give machines back",
 		},
 		{
-			ID: UtilizationWeek, Version: 1, Title: "mean SM activity of a cluster over 7 days", Severity: Warning, Unit: Share, Side: Below,
+			ID: UtilizationWeek, Version: 1, Title: "mean SM activity of a cluster over 7 days", Severity: domain.SeverityWarning, Unit: Share, Side: Below,
 			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: 7 * day, Family: FamilyUse,
 			Source: "as over a day; a week has every day's course in it",
 			Action: "move work to it, or give machines back",
 		},
 		{
 			ID: ProviderCost, Version: 1, Title: "cost per useful GPU-hour of a provider above the fleet's, for the same GPU model and class",
-			Severity: Warning, Unit: Share, Side: Above, Threshold: ratio(200), Margin: ratio(100), Coverage: ratio(800), Window: 30 * day,
+			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(200), Margin: ratio(100), Coverage: ratio(800), Window: 30 * day,
 			Family: FamilyCost, Source: "operators' practice: 20% above the fleet's mean", Action: "shift work, or renegotiate",
 		},
 		{
-			ID: TierMismatch, Version: 1, Title: "share of devices with SM activity below 40%", Severity: Warning, Unit: Share, Side: Above,
+			ID: TierMismatch, Version: 1, Title: "share of devices with SM activity below 40%", Severity: domain.SeverityWarning, Unit: Share, Side: Above,
 			Threshold: ratio(150), Margin: ratio(100), Coverage: ratio(800), Window: day, Family: FamilyUse,
 			Source: "operators' practice: more than 15% of devices below 40% means that work is on the wrong tier",
 			Action: "place that work on smaller GPUs or slices",
 		},
 		{
 			ID: Routing, Version: 1, Title: "spread of a model's time to first token over clusters, p50 and p95: a routing problem",
-			Severity: Warning, Unit: Share, Side: Above, Threshold: ratio(250), Margin: ratio(100), Coverage: ratio(0), Window: day,
+			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(250), Margin: ratio(100), Coverage: ratio(0), Window: day,
 			Family: FamilyServing, Source: "standard deviation above 25% of the mean; the project's own",
 			Action: "change region weights",
 		},
 		{
-			ID: Shadow, Version: 1, Title: "deployment that runs and is not declared", Severity: Warning, Unit: Count, Side: Above,
+			ID: Shadow, Version: 1, Title: "deployment that runs and is not declared", Severity: domain.SeverityWarning, Unit: Count, Side: Above,
 			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any", Action: "declare it, or end it",
 		},
 		{
-			ID: Unseen, Version: 1, Title: "declared deployment that nobody sees", Severity: Warning, Unit: Count, Side: Above,
+			ID: Unseen, Version: 1, Title: "declared deployment that nobody sees", Severity: domain.SeverityWarning, Unit: Count, Side: Above,
 			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any, for longer than --stale-after",
 			Action: "start it, or remove its declaration",
 		},
 		{
-			ID: KVCache, Version: 1, Title: "KV cache in use", Severity: Critical, Unit: Share, Side: Above,
+			ID: KVCache, Version: 1, Title: "KV cache in use", Severity: domain.SeverityCritical, Unit: Share, Side: Above,
 			Threshold: ratio(900), Margin: ratio(50), Window: hour, Family: FamilyServing,
 			Source: "operators' practice: above 90% requests are preempted", Action: "add replicas, or shift requests",
 		},
 		{
-			ID: QueueWait, Version: 1, Title: "p95 of the wait in a model server's queue", Severity: Critical, Unit: Micros, Side: Above,
+			ID: QueueWait, Version: 1, Title: "p95 of the wait in a model server's queue", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
 			Threshold: decimal.New(1000000, 0), Margin: ratio(100), Window: hour, Family: FamilyServing,
 			Source: "1 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{
-			ID: FirstToken, Version: 1, Title: "p95 of the time to first token", Severity: Critical, Unit: Micros, Side: Above,
+			ID: FirstToken, Version: 1, Title: "p95 of the time to first token", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
 			Threshold: decimal.New(2000000, 0), Margin: ratio(100), Window: hour, Family: FamilyServing,
 			Source: "2 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{
 			ID: Oversized, Version: 1, Title: "deployment that fits a slice or a smaller GPU with headroom: the part of its GPU that it does not need",
-			Severity: Info, Unit: Share, Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: 7 * day, Family: FamilyUse,
+			Severity: domain.SeverityInfo, Unit: Share, Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: 7 * day, Family: FamilyWaste,
 			Source: "the smallest slice that has the peak memory and the mean activity with 20% headroom", Action: "give it the slice",
 		},
 		{
-			ID: OwnInstead, Version: 1, Title: "share of the term at which owning costs as much as renting, below what is used", Severity: Info, Unit: Share,
+			ID: OwnInstead, Version: 1, Title: "share of the term at which owning costs as much as renting, below what is used", Severity: domain.SeverityInfo, Unit: Share,
 			Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: 30 * day, Family: FamilyCost,
 			Source: "break-even utilization of the offers at hand", Action: "plan with owned hardware",
 		},
 		{
-			ID: UnusedCommitment, Version: 1, Title: "unused share of a commitment over 7 days", Severity: Warning, Unit: Share, Side: Above,
+			ID: UnusedCommitment, Version: 1, Title: "unused share of a commitment over 7 days", Severity: domain.SeverityWarning, Unit: Share, Side: Above,
 			Threshold: ratio(50), Margin: ratio(100), Window: 7 * day, Family: FamilyLimits, Source: "more than 5%",
 			Action: "move work under it, sell it, or let it lapse",
 		},
 		{
-			ID: CommitmentEnds, Version: 1, Title: "days until a commitment ends", Severity: Info, Unit: Days, Side: Below,
+			ID: CommitmentEnds, Version: 1, Title: "days until a commitment ends", Severity: domain.SeverityInfo, Unit: Days, Side: Below,
 			Threshold: decimal.New(90, 0), Window: day, Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
 			Action: "renew it, replace it, or let it lapse",
 		},
 		{
-			ID: NoticeDue, Version: 1, Title: "days until the last day of notice", Severity: Info, Unit: Days, Side: Below,
+			ID: NoticeDue, Version: 1, Title: "days until the last day of notice", Severity: domain.SeverityInfo, Unit: Days, Side: Below,
 			Threshold: decimal.New(90, 0), Window: day, Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
 			Action: "give notice, or decide to renew",
 		},
 		{
-			ID: Quota, Version: 1, Title: "use of a workspace's quota", Severity: Warning, Unit: Percent, Side: Above,
+			ID: Quota, Version: 1, Title: "use of a workspace's quota", Severity: domain.SeverityWarning, Unit: Percent, Side: Least,
 			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: day, Family: FamilyLimits,
 			Source: "80% and 100%: warning, critical", Action: "raise the quota, or use less",
 		},
 		{
-			ID: Budget, Version: 1, Title: "use of a budget, actual or forecast", Severity: Warning, Unit: Percent, Side: Above,
+			ID: Budget, Version: 1, Title: "use of a budget, actual or forecast", Severity: domain.SeverityWarning, Unit: Percent, Side: Least,
 			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: 30 * day, Family: FamilyLimits,
 			Source: "80% and 100%: warning, critical", Action: "spend less, or grant more",
 		},
 		{
 			ID: Failures, Version: 1, Title: "interruptions of a node, a GPU model or a provider, more than 99% of the posterior allows",
-			Severity: Critical, Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
+			Severity: domain.SeverityCritical, Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
 			Source: "prior of one interruption per 50,000 GPU-hours (419 in 54 days on 16,384 GPUs), updated by the fleet's own",
 			Action: "drain and replace; claim the outage",
 		},
 		{
-			ID: SpotLosses, Version: 1, Title: "spot interruptions, more than the plan assumed", Severity: Warning, Unit: Chance, Side: Below,
+			ID: SpotLosses, Version: 1, Title: "spot interruptions, more than the plan assumed", Severity: domain.SeverityWarning, Unit: Chance, Side: Below,
 			Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
 			Source: "the rate of the last plan, within 99%", Action: "plan again with the rate that was seen",
 		},
 		{
-			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: Warning,
+			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: domain.SeverityWarning,
 			Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: day, Family: FamilyCost,
 			Source: "the same weekday of the 4 weeks before and more; the project's own", Action: "find what changed: costs --compare",
 		},
 		{
-			ID: IdleWindow, Version: 1, Title: "hours of the day that are idle on every day of 4 weeks", Severity: Info, Unit: Hours, Side: Above,
-			Threshold: decimal.New(4, 0), Margin: ratio(0), Coverage: ratio(800), Window: 28 * day, Family: FamilyUse,
+			ID: IdleWindow, Version: 1, Title: "hours of the day that are idle on every day of 4 weeks", Severity: domain.SeverityInfo, Unit: Hours, Side: Least,
+			Threshold: decimal.New(4, 0), Margin: ratio(0), Coverage: ratio(800), Window: 28 * day, Family: FamilyWaste,
 			Source: "4 hours and more", Action: "let it sleep in that window",
 		},
 		{
 			ID: Evidence, Version: 1, Title: "what is not known: silent collectors, dropped samples, gaps, quarantine, clocks, late imports",
-			Severity: Warning, Unit: Count, Side: Above, Threshold: ratio(0), Window: hour, Family: FamilyEvidence,
+			Severity: domain.SeverityWarning, Unit: Count, Side: Above, Threshold: ratio(0), Window: hour, Family: FamilyFailure,
 			Source: "any, as fleet and log stats show them", Action: "mend the collector, or resolve the gap",
 		},
 	}
@@ -241,3 +232,6 @@ func RuleOf(id RuleID) (Rule, bool) {
 	}
 	return Rule{}, false
 }
+
+// RunbookOf returns the name of a rule's runbook: there is one for each rule.
+func RunbookOf(id RuleID) string { return string(id) + ".md" }

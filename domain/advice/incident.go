@@ -1,0 +1,180 @@
+package advice
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"quartermaster/domain"
+)
+
+// State says where an incident is.
+type State string
+
+// The states.
+const (
+	Open     State = "open"
+	Resolved State = "resolved"
+)
+
+// Incident is what needs a person, as the log has it.
+type Incident struct {
+	ID       string         `json:"incident"`
+	State    State          `json:"state"`
+	Opened   domain.Instant `json:"opened"`
+	Changed  domain.Instant `json:"changed"` // the tick of the last event about it
+	Resolved domain.Instant `json:"resolved,omitempty"`
+	Reason   string         `json:"reason,omitempty"` // of the resolution
+	Reopened int            `json:"reopened"`         // how often it came back
+	Position string         `json:"position"`         // that Case was found at
+	Case     Case           `json:"case"`
+}
+
+// reopen is how long a resolved incident may come back. Later it is another one.
+const reopen = domain.Day
+
+// Document returns a case as canonical JSON, which [ParseCase] reads.
+func (c *Case) Document() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(c); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// ParseCase reads what [Case.Document] wrote.
+func ParseCase(document []byte) (c Case, err error) {
+	err = json.Unmarshal(document, &c)
+	return c, err
+}
+
+// key is what makes two cases one incident.
+type incidentKey struct {
+	family  Family
+	subject Subject
+}
+
+// Step returns the events that bring incidents to the cases of a tick, with the workspace of each: by workspace and id.
+// known are the open incidents and those resolved within a day. findings are those of the same tick: an incident stays open
+// while any finding about its subject or a part of it is holding or unknown.
+//
+// It depends on nothing else, so whoever repeats it after a crash adds only what is missing.
+func Step(known []Incident, cases []Case, findings []Finding, at domain.Instant, position string) ([]Change, error) {
+	last := map[incidentKey]*Incident{}
+	for i := range known {
+		x := &known[i]
+		k := incidentKey{x.Case.Family, x.Case.Subject}
+		if old := last[k]; old == nil || cmp.Or(compareBool(x.State == Open, old.State == Open), cmp.Compare(x.Opened, old.Opened)) > 0 {
+			last[k] = x
+		}
+	}
+	var changes []Change
+	now := map[incidentKey]string{} // the incidents of cases
+	part := map[incidentKey]string{}
+	for i := range cases {
+		c := &cases[i]
+		k := incidentKey{c.Family, c.Subject}
+		document, err := c.Document()
+		if err != nil {
+			return nil, err
+		}
+		old := last[k]
+		fresh := old == nil || old.State == Resolved && old.Resolved+reopen <= at
+		var id string
+		switch {
+		case fresh:
+			id = incidentID(k, at)
+			r, _ := RuleOf(c.Rule)
+			changes = append(changes, Change{c.Workspace, &domain.IncidentOpened{
+				Incident: id, Rule: string(c.Rule), Version: r.Version, Subject: c.Subject.String(), Severity: c.Severity, At: at,
+				Position: position, Method: Method, Summary: c.Summary, Document: document,
+			}})
+		case old.State == Resolved || old.Case.differs(c):
+			id = old.ID
+			changes = append(changes, Change{old.Case.Workspace, &domain.IncidentChanged{
+				Incident: id, Severity: c.Severity, At: at, Position: position, Method: Method, Summary: c.Summary,
+				Reopened: old.State == Resolved, Document: document,
+			}})
+		default:
+			id = old.ID
+		}
+		now[k] = id
+		for _, s := range c.members {
+			part[incidentKey{c.Family, s}] = id
+			part[incidentKey{c.Family, level(s)}] = id
+		}
+	}
+	for i := range known {
+		x := &known[i]
+		k := incidentKey{x.Case.Family, x.Case.Subject}
+		if x.State != Open || now[k] != "" && last[k] == x {
+			continue
+		}
+		reason := ""
+		if of := part[k]; of != "" {
+			reason = "part of incident " + of
+		} else if x.stays(findings) {
+			continue
+		}
+		changes = append(changes, Change{x.Case.Workspace, &domain.IncidentResolved{
+			Incident: x.ID, At: at, Position: position, Method: Method, Reason: reason,
+		}})
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.Workspace, b.Workspace) })
+	return changes, nil
+}
+
+// Change is an event about an incident, and the workspace that it belongs to.
+type Change struct {
+	Workspace string
+	Event     domain.Event
+}
+
+// differs reports whether a case says something new: another severity or rule, or a tenth more or fewer parts.
+func (c *Case) differs(d *Case) bool {
+	if c.Severity != d.Severity || c.Rule != d.Rule {
+		return true
+	}
+	a, b := max(c.Parts, c.Of), max(d.Parts, d.Of)
+	return 10*max(a-b, b-a) > max(a, b)
+}
+
+// stays reports whether a finding that is not clear keeps an incident open.
+func (x *Incident) stays(findings []Finding) bool {
+	for i := range findings {
+		f := &findings[i]
+		if f.Status != Holding && f.Status != Unknown {
+			continue
+		}
+		if r, _ := RuleOf(f.Rule); r.Family == x.Case.Family && x.Case.Subject.contains(f.Subject) {
+			return true
+		}
+	}
+	return false
+}
+
+// contains reports whether a subject is another, or a part of it. The fleet contains only itself: one cluster that is nearly
+// fine is no reason to go on about all.
+func (s Subject) contains(t Subject) bool {
+	if s == (Subject{}) {
+		return t == s
+	}
+	a, b := s.fields(), t.fields()
+	for i := range a {
+		if a[i][1] != "" && a[i][1] != b[i][1] {
+			return false
+		}
+	}
+	return true
+}
+
+func incidentID(k incidentKey, at domain.Instant) string {
+	sum := sha256.Sum256([]byte(string(k.family) + "\x00" + k.subject.String() + "\x00" + at.Time().Format(time.RFC3339Nano)))
+	return "i-" + hex.EncodeToString(sum[:8])
+}
