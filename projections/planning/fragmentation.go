@@ -2,7 +2,6 @@ package planning
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -59,17 +58,31 @@ func PlacementsAt(view projections.View, a *registry.Authority, from, at domain.
 	if len(s.Declared) == 0 {
 		s.Declared = declared
 	}
-	w := &seatWalk{last: map[string]*seatNode{}, held: map[heldKey]*online.Holding{}}
-	err = usage.EachDeviceHour(view, from, at, func(d *usage.DeviceHour) error {
+	f, err := inventory.ReadFleet(view)
+	if err != nil {
+		return nil, err
+	}
+	w := &seatWalk{last: map[string]*seatNode{}}
+	within := func(cluster string, hour domain.Instant) bool {
+		if region == "" {
+			return true
+		}
+		c, _ := f.Cluster(cluster, hour)
+		return c != nil && c.Region == region
+	}
+	err = usage.EachDeviceHourAndRow(view, f, from, at, func(k projections.Key, u *projections.UsageHour) error {
+		if within(k.Scope, domain.Instant(k.Hour)*domain.Hour) {
+			w.held.Row(k, u)
+		}
+		return nil
+	}, func(d *usage.DeviceHour) error {
 		if region == "" || d.Region == region {
+			w.held.Device(d)
 			w.see(d)
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
-	}
-	if err := w.memory(view, from, at); err != nil {
 		return nil, err
 	}
 	for _, n := range all {
@@ -85,30 +98,14 @@ func PlacementsAt(view projections.View, a *registry.Authority, from, at domain.
 	if err := s.settle(); err != nil {
 		return nil, err
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(w.held), heldKey.compare) {
-		s.Held = append(s.Held, *w.held[k])
-	}
+	s.Held = w.held.All()
 	return s, nil
-}
-
-type heldKey struct{ cluster, workspace, deployment, model string }
-
-func (k heldKey) compare(l heldKey) int {
-	return cmp.Or(
-		cmp.Compare(k.cluster, l.cluster), cmp.Compare(k.workspace, l.workspace),
-		cmp.Compare(k.deployment, l.deployment), cmp.Compare(k.model, l.model),
-	)
 }
 
 // seatWalk collects data from device hours.
 type seatWalk struct {
 	last map[string]*seatNode // by "cluster/node"
-	held map[heldKey]*online.Holding
-	// The number of GPUs by holder on the node of the current hour.
-	together map[projections.Holder]int
-	node     string
-	hour     domain.Instant
-	models   map[inventory.NodeName]string
+	held Holdings
 }
 
 // seatNode is the last observed hour of a machine.
@@ -130,37 +127,6 @@ type seatGPU struct {
 
 func (w *seatWalk) see(d *usage.DeviceHour) {
 	id := d.Cluster + "/" + d.Node
-	if id != w.node || d.Hour != w.hour {
-		w.node, w.hour, w.together = id, d.Hour, map[projections.Holder]int{}
-	}
-	if w.models == nil {
-		w.models = map[inventory.NodeName]string{}
-	}
-	w.models[inventory.NodeName{Cluster: d.Cluster, Node: d.Node}] = d.Model
-	units := map[projections.Holder]bool{}
-	for i := range d.Segments {
-		s := &d.Segments[i]
-		if s.State != inventory.Allocated || s.Holder == nil {
-			continue
-		}
-		k := heldKey{d.Cluster, s.Holder.Workspace, s.Holder.Deployment, d.Model}
-		h := w.held[k]
-		if h == nil {
-			h = &online.Holding{
-				Cluster: k.cluster, Workspace: k.workspace, Deployment: k.deployment, Model: k.model, MostTogether: 1,
-			}
-			w.held[k] = h
-		}
-		h.GPUMs += s.GPUMs
-		h.KnownMs += s.Known
-		h.ActiveMs += s.Active
-		// Without a unit name, the number of GPUs held together is unknown.
-		if s.Holder.Unit != "" && !units[*s.Holder] {
-			units[*s.Holder] = true
-			w.together[*s.Holder]++
-			h.MostTogether = max(h.MostTogether, w.together[*s.Holder])
-		}
-	}
 	if !d.Declared || len(d.Segments) == 0 {
 		return
 	}
@@ -190,54 +156,6 @@ func (w *seatWalk) see(d *usage.DeviceHour) {
 	if n.seen {
 		n.gpus, n.observed = n.next, true
 	}
-}
-
-// memory adds the observed memory in use.
-func (w *seatWalk) memory(view projections.View, from, at domain.Instant) error {
-	f, err := inventory.ReadFleet(view)
-	if err != nil {
-		return err
-	}
-	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(at-1) + 1}
-	err = inventory.EachUsage(view, f.Index, query, func(k projections.Key, u *projections.UsageHour) error {
-		model, ok := w.models[inventory.NodeName{Cluster: k.Scope, Node: k.ID}]
-		if !ok {
-			return nil
-		}
-		for i := range u.Observers {
-			o := &u.Observers[i]
-			for j := range o.Devices {
-				d := &o.Devices[j]
-				if d.Memory.Known == 0 || d.Cut != 0 || d.Replica != 0 {
-					continue
-				}
-				who := uint32(0)
-				alone := true
-				for _, s := range d.Segments {
-					if s.Holder == 0 || s.Holder == who {
-						continue
-					}
-					alone = alone && (who == 0 ||
-						u.Holders[s.Holder-1].Deployment == u.Holders[who-1].Deployment &&
-							u.Holders[s.Holder-1].Workspace == u.Holders[who-1].Workspace)
-					who = s.Holder
-				}
-				if who == 0 || !alone {
-					continue
-				}
-				by := u.Holders[who-1]
-				if h := w.held[heldKey{k.Scope, by.Workspace, by.Deployment, model}]; h != nil {
-					h.PeakMiB = max(h.PeakMiB, d.Memory.Max)
-					h.PeakKnownMs += int64(d.Memory.Known)
-				}
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read memory in use: %w", err)
-	}
-	return nil
 }
 
 // seat turns the last observation of a machine into replicas and held GPUs.

@@ -95,18 +95,30 @@ type Filter struct {
 
 // NewReport returns the work of model servers in the hours of [from, to), both whole hours.
 func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*Report, error) {
+	r, err := newReport(view, from, to, filter, true)
+	if err != nil {
+		return nil, err
+	}
+	r.Completeness, err = registry.CompletenessOf(view, "", filter.Cluster, domain.Interval{From: from, To: to}, domain.TopicTelemetry)
+	return r, err
+}
+
+// Groups returns the groups of [NewReport] without their memory, for which it would have to read the usage of every node.
+func Groups(view projections.View, from, to domain.Instant, filter Filter) ([]Group, error) {
+	r, err := newReport(view, from, to, filter, false)
+	if err != nil {
+		return nil, err
+	}
+	return r.Groups, nil
+}
+
+func newReport(view projections.View, from, to domain.Instant, filter Filter, withMemory bool) (*Report, error) {
 	if from <= 0 || to <= from || from != from.HourStart() || to != to.HourStart() {
 		return nil, fmt.Errorf("serving from %s to %s: want a whole hour and a later one", from, to)
 	}
 	r := &Report{
 		Position: view.Position().String(), From: from, To: to, Groups: []Group{}, Models: []Model{},
 		Quantiles: HowQuantiles,
-	}
-	var err error
-	within := domain.Interval{From: from, To: to}
-	r.Completeness, err = registry.CompletenessOf(view, "", filter.Cluster, within, domain.TopicTelemetry)
-	if err != nil {
-		return nil, err
 	}
 	type name struct{ model, cluster, tier string }
 	groups := map[name]*projections.Served{}
@@ -126,7 +138,7 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 		Table: projections.TableServers, Scope: filter.Cluster, From: projections.HourOf(from),
 		To: projections.HourOf(to-1) + 1,
 	}
-	err = view.Scan(span, func(k projections.Key, row projections.Row) error {
+	err := view.Scan(span, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.ServerHour)
 		if h.Model == "" {
 			return nil // a pod that requests GPUs
@@ -155,7 +167,11 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*
 	if err != nil {
 		return nil, fmt.Errorf("read serving hours: %w", err)
 	}
-	memory, f, err := memoryUse(view, span.From, span.To, filter.Cluster)
+	f, err := inventory.ReadClusters(view)
+	var memory map[heldBy]*memorySum
+	if withMemory {
+		memory, f, err = memoryUse(view, span.From, span.To, filter.Cluster)
+	}
 	if err != nil {
 		return nil, err
 	}

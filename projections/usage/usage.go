@@ -106,6 +106,25 @@ func EachDeviceHourOf(
 	}, yield)
 }
 
+// EachDeviceHourAndRow is [EachDeviceHour] of a fleet that was read. It also calls rows with each usage hour, after its
+// devices, so that what else the hours hold needs no second pass. rows MUST NOT change or keep what it gets.
+func EachDeviceHourAndRow(
+	view projections.View, f *inventory.Fleet, from, to domain.Instant,
+	rows func(projections.Key, *projections.UsageHour) error, yield func(*DeviceHour) error,
+) error {
+	if err := checkPeriod(from, to); err != nil {
+		return err
+	}
+	return walkDevices(f, from, to, func(q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+		return inventory.EachUsage(view, f.Index, q, func(k projections.Key, row *projections.UsageHour) error {
+			if err := take(k, row); err != nil {
+				return err
+			}
+			return rows(k, row)
+		})
+	}, yield)
+}
+
 func checkPeriod(from, to domain.Instant) error {
 	if from <= 0 || to <= from {
 		return fmt.Errorf("usage from %s to %s: want a time and a later one", from, to)

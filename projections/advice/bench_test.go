@@ -1,0 +1,86 @@
+package advice_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+
+	"quartermaster/domain"
+	"quartermaster/projections"
+	"quartermaster/projections/advice"
+	"quartermaster/projections/storetest"
+)
+
+// estate returns a log of clusters with nodes of eight GPUs over some hours before [storetest.Start]: one report an hour,
+// holders that change every six hours, one model server in each cluster.
+func estate(clusters, nodes, hours int) *storetest.Log {
+	l := storetest.NewLog()
+	l.Batch = 1000
+	first := storetest.Start - domain.Instant(hours)*domain.Hour
+	born := min(first, storetest.Start-31*domain.Day)
+	for c := range clusters {
+		id := fmt.Sprintf("c%04d", c)
+		l.Append(storetest.Cluster(id, fmt.Sprintf("team-%d", c%100), fmt.Sprintf("provider-%d", c%5), fmt.Sprintf("region-%d", c%7), born))
+		for n := range nodes {
+			l.Append(storetest.Node(id, fmt.Sprintf("n%03d", n), "H100 80GB", 8, born))
+		}
+		l.Append(domain.Envelope{Cluster: id, Workspace: "team-1", Time: born, Event: &domain.DeploymentChanged{
+			Deployment: "job-1", Model: "llm", Replicas: 1, Class: domain.ClassServing,
+		}})
+	}
+	devices := make([]storetest.Seen, 8)
+	for at := first; at < storetest.Start; at += domain.Hour {
+		for c := range clusters {
+			id := fmt.Sprintf("c%04d", c)
+			for n := range nodes {
+				node := fmt.Sprintf("n%03d", n)
+				for i := range devices {
+					devices[i] = storetest.Seen{ID: storetest.GPU(id, node, i), Activity: (n*7 + i*13 + c) % 1001}
+					if who := (n + i + int(at/(6*domain.Hour))) % 12; who > 0 {
+						devices[i].Workspace = fmt.Sprintf("team-%d", who)
+						devices[i].Deployment, devices[i].Unit = fmt.Sprintf("job-%d", who), fmt.Sprintf("pod-%d", who)
+					}
+				}
+				l.Append(domain.Envelope{
+					Source: "reporter/" + id + "/" + node, Cluster: id, Time: at + domain.Hour,
+					Event: storetest.Sample(node, domain.Interval{From: at, To: at + domain.Hour}, devices...),
+				})
+			}
+		}
+	}
+	return l
+}
+
+// One evaluation of all figures. QM_BENCH_ADVICE_CLUSTERS=1000 has 13 nodes in each: 104,000 GPUs.
+func BenchmarkRead(b *testing.B) {
+	clusters, hours := 50, 24
+	const nodes = 13
+	if n, err := strconv.Atoi(os.Getenv("QM_BENCH_ADVICE_CLUSTERS")); err == nil {
+		clusters = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("QM_BENCH_ADVICE_HOURS")); err == nil {
+		hours = n
+	}
+	m, err := estate(clusters, nodes, hours).Fold(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	runtime.GC()
+	b.ReportAllocs()
+	rows := 0
+	for b.Loop() {
+		if err := m.View(context.Background(), func(v projections.View) error {
+			counted := storetest.Count(v)
+			_, err := advice.Read(counted, storetest.Start, advice.Options{})
+			rows = counted.Timed()
+			return err
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(rows), "rows")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(clusters*nodes*24), "ns/node-hour")
+}

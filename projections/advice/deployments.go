@@ -1,0 +1,122 @@
+package advice
+
+import (
+	"errors"
+	"fmt"
+
+	"quartermaster/domain"
+	"quartermaster/domain/advice"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/usage"
+)
+
+// deployments reads the shadow deployments, and the declared ones that are not seen. It notes the declared ones.
+func (r *reader) deployments() error {
+	inv, err := inventory.Models(r.view, r.at, r.as.StaleAfter, inventory.ModelFilter{})
+	if err != nil {
+		return err
+	}
+	window := domain.Interval{From: r.at - r.as.StaleAfter, To: r.at}
+	r.declared = map[deployed]*inventory.ModelEntry{}
+	shadows, seen := map[string]bool{}, map[string]bool{}
+	for i := range inv.Deployments {
+		e := &inv.Deployments[i]
+		if e.Declared {
+			r.declared[deployed{e.Cluster, e.Deployment}] = e
+		}
+		if e.Status == inventory.ModelShadow {
+			shadows[e.Cluster] = true
+		}
+		if e.LastSeen > window.From {
+			seen[e.Cluster] = true
+		}
+	}
+	held, err := r.heldIn(shadows, window)
+	if err != nil {
+		return err
+	}
+	for i := range inv.Deployments {
+		e := &inv.Deployments[i]
+		s := advice.Sighting{
+			Window: window, Workspace: e.Workspace, Cluster: e.Cluster, Model: e.Model, Deployment: e.Deployment,
+			Units: e.Units, LastSeen: e.LastSeen, Known: true,
+		}
+		switch e.Status {
+		case inventory.ModelShadow:
+			s.Shadow = true
+			most := int64(-1)
+			for _, h := range held[deployed{e.Cluster, e.Deployment}] {
+				if h.workspace != e.Workspace {
+					continue
+				}
+				if s.GPUMs += h.ms; h.ms > most {
+					s.GPUModel, most = h.model, h.ms
+				}
+			}
+		case inventory.ModelStale:
+			s.Since = e.DeclaredAt
+			if !seen[e.Cluster] {
+				if seen[e.Cluster], err = r.observed(e.Cluster, window); err != nil {
+					return err
+				}
+			}
+			s.Known = seen[e.Cluster]
+		default:
+			continue
+		}
+		r.f.Deployments = append(r.f.Deployments, s)
+	}
+	return nil
+}
+
+// held is what a deployment held of a GPU model.
+type held struct {
+	workspace, model string
+	ms               int64
+}
+
+// heldIn returns what deployments of some clusters held, by GPU model in order.
+func (r *reader) heldIn(clusters map[string]bool, window domain.Interval) (map[deployed][]held, error) {
+	if len(clusters) == 0 {
+		return nil, nil
+	}
+	var some []inventory.NodeName
+	for _, n := range r.fleet.Nodes {
+		if clusters[n.Cluster] {
+			some = append(some, n.NodeName)
+		}
+	}
+	var sums planning.Holdings
+	err := usage.EachDeviceHourOf(r.view, r.fleet, some, window.From, window.To, func(d *usage.DeviceHour) error {
+		sums.Device(d)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	of := map[deployed][]held{}
+	for _, h := range sums.All() {
+		k := deployed{h.Cluster, h.Deployment}
+		of[k] = append(of[k], held{h.Workspace, h.Model, h.GPUMs})
+	}
+	return of, nil
+}
+
+var errFound = errors.New("found")
+
+// observed reports whether anything of a cluster's nodes or servers was observed in a window.
+func (r *reader) observed(cluster string, window domain.Interval) (bool, error) {
+	for _, t := range []projections.Table{projections.TableUsage, projections.TableServers, projections.TableServing} {
+		q := projections.Query{Table: t, Scope: cluster, From: projections.HourOf(window.From), To: projections.HourOf(window.To-1) + 1}
+		err := r.view.Scan(q, func(projections.Key, projections.Row) error { return errFound })
+		if errors.Is(err, errFound) {
+			return true, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("read %s of %s: %w", t, cluster, err)
+		}
+	}
+	return false, nil
+}

@@ -1,0 +1,65 @@
+package advice
+
+import (
+	"fmt"
+
+	"quartermaster/domain"
+	"quartermaster/domain/advice"
+	"quartermaster/projections"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/registry"
+)
+
+// Options are what figures are read with.
+type Options struct {
+	// StaleAfter is how long a deployment may go unseen; 0: an hour, as "models" has it.
+	StaleAfter domain.Instant
+}
+
+// Read returns the figures of a tick. It reads rows of the windows, not of the history before them.
+func Read(view projections.View, at domain.Instant, as Options) (*advice.Figures, error) {
+	r := &reader{view: view, at: at, end: at.HourStart(), as: as, f: &advice.Figures{At: at, Position: view.Position().String()}}
+	if r.as.StaleAfter == 0 {
+		r.as.StaleAfter = domain.Hour
+	}
+	if r.end-28*domain.Day <= 0 || r.as.StaleAfter < 0 {
+		return nil, fmt.Errorf("figures at %s, stale after %d ns: want a time after January 1970 and a time above 0", at, r.as.StaleAfter)
+	}
+	var err error
+	if r.authority, err = registry.NewAuthority(view); err != nil {
+		return nil, err
+	}
+	if r.fleet, err = inventory.ReadFleet(view); err != nil {
+		return nil, err
+	}
+	for _, read := range []func() error{r.parts, r.use, r.deployments, r.serving, r.gaps} {
+		if err := read(); err != nil {
+			return nil, err
+		}
+	}
+	return r.f, nil
+}
+
+// reader reads figures.
+type reader struct {
+	view      projections.View
+	at, end   domain.Instant // the tick; the last whole hour before it
+	as        Options
+	authority *registry.Authority
+	fleet     *inventory.Fleet
+	f         *advice.Figures
+	declared  map[deployed]*inventory.ModelEntry
+}
+
+type deployed struct{ cluster, deployment string }
+
+// last returns a window that ends at the last whole hour.
+func (r *reader) last(length domain.Instant) domain.Interval {
+	return domain.Interval{From: r.end - length, To: r.end}
+}
+
+// owner returns the workspace that owns a cluster, "" if it is not registered.
+func (r *reader) owner(cluster string) string {
+	_, owner := r.fleet.Cluster(cluster, r.at)
+	return owner
+}

@@ -1,0 +1,248 @@
+package advice_test
+
+import (
+	"slices"
+	"testing"
+
+	"quartermaster/domain"
+	rules "quartermaster/domain/advice"
+	"quartermaster/projections"
+	"quartermaster/projections/advice"
+	"quartermaster/projections/inventory"
+	"quartermaster/projections/serving"
+	"quartermaster/projections/storetest"
+	"quartermaster/projections/usage"
+)
+
+// tick is when figures of these tests are read: 20 minutes after the end of a day's window.
+const tick = storetest.Start + 20*storetest.Minute
+
+// watched returns a log of two clusters of two H100 each since a month before: busy reports every hour of the last two days
+// with activities of 600 and 200 per mille, silent reports nothing.
+func watched() *storetest.Log {
+	l := storetest.NewLog()
+	born := storetest.Start - 31*domain.Day
+	for _, c := range []string{"busy", "silent"} {
+		l.Append(storetest.Cluster(c, "acme", "example", "eu-1", born), storetest.Node(c, "n", "H100 80GB", 2, born))
+	}
+	for at := storetest.Start - 2*domain.Day; at < storetest.Start; at += domain.Hour {
+		l.Append(report("busy", at, 600, 200))
+	}
+	return l
+}
+
+// report is a report of node n about an hour: GPUs that team-a holds, with an activity in per mille, or that are idle if it
+// is 0.
+func report(cluster string, at domain.Instant, activity ...int) domain.Envelope {
+	var seen []storetest.Seen
+	for i, a := range activity {
+		s := storetest.Seen{ID: storetest.GPU(cluster, "n", i), Activity: a}
+		if a > 0 {
+			s.Workspace, s.Deployment, s.Unit = "team-a", "train", "pod-"+string(rune('a'+i))
+		}
+		seen = append(seen, s)
+	}
+	return domain.Envelope{
+		Source: "node-reporter/" + cluster + "/n", Cluster: cluster, Time: at + domain.Hour,
+		Event: storetest.Sample("n", domain.Interval{From: at, To: at + domain.Hour}, seen...),
+	}
+}
+
+// figures reads a log, and passes its view too.
+func figures(t *testing.T, l *storetest.Log, as advice.Options, check func(projections.View, *rules.Figures)) {
+	t.Helper()
+	m, err := l.Fold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.Look(t, m, func(v projections.View) error {
+		f, err := advice.Read(v, tick, as)
+		if err == nil {
+			check(v, f)
+		}
+		return err
+	})
+}
+
+func find[T any](t *testing.T, all []T, is func(*T) bool) *T {
+	t.Helper()
+	i := slices.IndexFunc(all, func(x T) bool { return is(&x) })
+	if i < 0 {
+		t.Fatalf("not in %+v", all)
+	}
+	return &all[i]
+}
+
+var day = domain.Interval{From: storetest.Start - domain.Day, To: storetest.Start}
+
+// The figures of a day are those of "usage", and a cluster that reports nothing has figures too.
+func TestUse(t *testing.T) {
+	figures(t, watched(), advice.Options{}, func(v projections.View, f *rules.Figures) {
+		r, err := usage.NewReport(v, day.From, day.To, usage.Filter{}, usage.ByCluster, usage.ByGPUModel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range r.Groups {
+			g := &r.Groups[i]
+			u := find(t, f.Use, func(u *rules.Use) bool { return u.Window == day && u.Cluster == g.Key[usage.ByCluster] })
+			want := rules.Use{
+				Window: day, Cluster: g.Key[usage.ByCluster], GPUModel: g.Key[usage.ByGPUModel], Service: g.Service,
+				Down: g.Failed + g.Maintenance + g.Unprovisioned, Idle: g.Idle, Measured: g.Measured, Active: g.Active,
+			}
+			if *u != want {
+				t.Errorf("use %+v, want %+v", *u, want)
+			}
+		}
+		const gpuDay = 24 * projections.MsPerHour
+		busy := find(t, f.Use, func(u *rules.Use) bool { return u.Window == day && u.Cluster == "busy" })
+		if busy.Measured != 2*gpuDay || busy.Active != 800*gpuDay {
+			t.Errorf("busy %+v", busy)
+		}
+		silent := find(t, f.Use, func(u *rules.Use) bool { return u.Window == day && u.Cluster == "silent" })
+		if silent.Service != 2*gpuDay || silent.Measured+silent.Idle+silent.Active != 0 {
+			t.Errorf("silent %+v", silent)
+		}
+		want := []rules.Devices{
+			{Window: day, Cluster: "busy", GPUModel: "H100 80GB", All: 2, Known: 2, Low: 1, LowMs: gpuDay},
+			{Window: day, Cluster: "silent", GPUModel: "H100 80GB", All: 2},
+		}
+		for i := range want {
+			want[i].GPUModel = busy.GPUModel
+		}
+		if !slices.Equal(f.Devices, want) {
+			t.Errorf("devices %+v, want %+v", f.Devices, want)
+		}
+		if len(f.Clusters) != 2 || len(f.Nodes) != 2 || f.Nodes[0] != (rules.Node{Cluster: "busy", Node: "n", GPUs: 2}) ||
+			f.Clusters[1] != (rules.Cluster{ID: "silent", Workspace: "acme", Provider: "example", ProviderClass: "neocloud", Region: "eu-1"}) {
+			t.Errorf("%+v %+v", f.Clusters, f.Nodes)
+		}
+	})
+}
+
+// A late sample changes the window that it is of.
+func TestLateSample(t *testing.T) {
+	var before *rules.Figures
+	figures(t, watched(), advice.Options{}, func(_ projections.View, f *rules.Figures) { before = f })
+	l := watched()
+	late := report("silent", storetest.Start-3*domain.Hour, 900, 0)
+	l.AppendAt(late, tick-1)
+	figures(t, l, advice.Options{}, func(_ projections.View, f *rules.Figures) {
+		for i := range f.Use {
+			want := before.Use[i]
+			if want.Cluster == "silent" {
+				want.Measured, want.Idle, want.Active = projections.MsPerHour, projections.MsPerHour, 900*projections.MsPerHour
+			}
+			if f.Use[i] != want {
+				t.Errorf("use %+v, want %+v", f.Use[i], want)
+			}
+		}
+	})
+}
+
+// Shadows and unseen deployments are those of "models". Where nothing of the cluster was observed, nobody can say.
+func TestDeployments(t *testing.T) {
+	l := watched()
+	for _, c := range []string{"busy", "silent"} {
+		l.Append(domain.Envelope{Cluster: c, Workspace: "team-b", Time: storetest.Start - 5*domain.Day, Event: &domain.DeploymentChanged{
+			Deployment: "gone", Model: "llm", Replicas: 1, Class: domain.ClassServing,
+		}})
+	}
+	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+		inv, err := inventory.Models(v, tick, domain.Hour, inventory.ModelFilter{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := 0
+		for _, e := range inv.Deployments {
+			if e.Status == inventory.ModelShadow || e.Status == inventory.ModelStale {
+				want++
+			}
+		}
+		if len(f.Deployments) != 3 || want != 3 {
+			t.Fatalf("%d deployments, want %d: %+v", len(f.Deployments), want, f.Deployments)
+		}
+		shadow := find(t, f.Deployments, func(s *rules.Sighting) bool { return s.Shadow })
+		// Two GPUs from 20 minutes past until the last report at the full hour.
+		if shadow.Deployment != "train" || shadow.Workspace != "team-a" || shadow.Units != 2 || shadow.GPUMs != 2*40*60_000 ||
+			shadow.GPUModel == "" || !shadow.Known || shadow.LastSeen != storetest.Start {
+			t.Errorf("shadow %+v", shadow)
+		}
+		for c, known := range map[string]bool{"busy": true, "silent": false} {
+			s := find(t, f.Deployments, func(s *rules.Sighting) bool { return !s.Shadow && s.Cluster == c })
+			if s.Deployment != "gone" || s.Workspace != "team-b" || s.Known != known || s.Since != storetest.Start-5*domain.Day || s.LastSeen != 0 {
+				t.Errorf("%s %+v", c, s)
+			}
+		}
+	})
+}
+
+// Latencies are those of "serving", with the workspace and the class that are declared.
+func TestServing(t *testing.T) {
+	l := watched()
+	at := storetest.Start - 50*storetest.Minute
+	l.Append(
+		domain.Envelope{Cluster: "busy", Workspace: "team-b", Time: storetest.Start - domain.Day, Event: &domain.DeploymentChanged{
+			Deployment: "chat", Model: "llama", Replicas: 1, Class: domain.ClassServing,
+		}},
+		domain.Envelope{Source: "prometheus/x", Cluster: "busy", Time: storetest.Start, Event: storetest.Scrape("chat", "a", at, 1800*domain.Second,
+			storetest.Scraped{Metric: domain.MetricTTFT, Bound: 100_000, Values: []uint64{0, 40}},
+			storetest.Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Values: []uint64{0, 100}},
+			storetest.Scraped{Metric: domain.MetricKVCache, Values: []uint64{950, 950}},
+			storetest.Scraped{Metric: domain.MetricRequestsOK, Values: []uint64{0, 90}},
+		)},
+	)
+	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+		r, err := serving.NewReport(v, storetest.Start-domain.Hour, storetest.Start, serving.Filter{})
+		if err != nil || len(r.Groups) != 1 || len(f.Servers) != 1 || len(f.FirstTokens) != 1 {
+			t.Fatalf("%v %+v %+v", err, f.Servers, f.FirstTokens)
+		}
+		g, s := &r.Groups[0], &f.Servers[0]
+		if s.FirstTokenP50 != g.TTFT[0].P50.Micros || s.FirstTokenP95 != g.TTFT[0].P95.Micros || s.KVCache != int64(*g.KVCache) ||
+			s.Requests != 100 || s.Workspace != "team-b" || s.Class != "serving" || s.WaitP95 != 0 || s.FirstTokenP50 == 0 || s.KVCache < 900 {
+			t.Errorf("%+v, want %+v", s, g)
+		}
+		if d := f.FirstTokens[0]; d.Window != day || d.FirstTokenP95 != s.FirstTokenP95 {
+			t.Errorf("day %+v", d)
+		}
+	})
+}
+
+// Everything that "fleet" shows is a gap, with the node that it is about.
+func TestGaps(t *testing.T) {
+	l := watched()
+	l.Append(
+		domain.Envelope{Source: "node-reporter/busy/n", Cluster: "busy", Time: storetest.Start + 1, Event: &domain.CollectorSilent{
+			Node: "n", Silent: domain.Interval{From: storetest.Start}, Reason: "no driver",
+		}},
+	)
+	gap := report("busy", storetest.Start-3*domain.Day, 1, 1)
+	gap.Source, gap.Sequence = "node-reporter/busy/m", 5
+	gap.Event.(*domain.NodeSampled).Node = "m"
+	l.Append(gap)
+	l.AppendRaw(domain.TopicPartition{Topic: domain.TopicTelemetry}, []byte("busy"), []byte("junk"), storetest.Start)
+	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+		inv, err := inventory.New(v, inventory.Filter{At: tick})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range inv.Exceptions {
+			if !slices.ContainsFunc(f.Gaps, func(g rules.Gap) bool { return g.Kind == e.Kind }) {
+				t.Errorf("%+v is no gap", e)
+			}
+		}
+		for _, want := range []rules.Gap{
+			{Kind: inventory.CollectorIsSilent, Subject: rules.Subject{Cluster: "busy", Node: "n"}, Count: 1},
+			{Kind: inventory.NodeNeverSeen, Subject: rules.Subject{Cluster: "silent", Node: "n"}, Count: 1},
+			{Kind: advice.Quarantined, Subject: rules.Subject{Name: "quarantine"}, Count: 1},
+		} {
+			g := find(t, f.Gaps, func(g *rules.Gap) bool { return g.Kind == want.Kind })
+			if g.Subject != want.Subject || g.Count != want.Count || g.Question.Command == "" || g.Question.API == "" {
+				t.Errorf("%+v, want %+v", g, want)
+			}
+		}
+		g := find(t, f.Gaps, func(g *rules.Gap) bool { return g.Kind == inventory.StreamIncomplete })
+		if g.Count != 4 || g.Subject.Cluster != "busy" || g.Subject.Node != "m" {
+			t.Errorf("stream %+v", g)
+		}
+	})
+}
