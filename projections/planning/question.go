@@ -374,7 +374,7 @@ func planFailures(view projections.View, at domain.Instant, as plan.Assumptions)
 	if !as.ServiceLevel.IsPositive() {
 		return out, nil
 	}
-	models, err := failures.ByModel(view, at-failureLookback, at, reliability.DefaultCounts())
+	models, err := failures.ByModel(view, max(1, at-failureLookback), at, reliability.DefaultCounts())
 	if err != nil {
 		return nil, err
 	}

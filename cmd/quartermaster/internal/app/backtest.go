@@ -11,6 +11,7 @@ import (
 	"quartermaster/adapters/importer"
 	"quartermaster/adapters/tabular"
 	"quartermaster/domain"
+	"quartermaster/domain/procurement"
 	"quartermaster/projections"
 	"quartermaster/simulations/backtest"
 )
@@ -171,6 +172,8 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 		return nil, invalid("months", "%d: want 1 to %d", q.Horizon, backtest.MaxMonths)
 	case q.Scenarios < 1 || q.Scenarios > backtest.MaxScenarios:
 		return nil, invalid("scenarios", "%d: want 1 to %d", q.Scenarios, backtest.MaxScenarios)
+	case q.Quota < -1 || q.Quota > procurement.MaxUnits:
+		return nil, invalid("quota", "%d: want 0 to %d, or -1", q.Quota, procurement.MaxUnits)
 	case q.Overhead.IsNegative() || q.Overhead.GreaterThanOrEqual(decimal.NewFromInt(1)):
 		return nil, invalid("spot-overhead", "%s: want 0 or more, and less than 1", q.Overhead)
 	}

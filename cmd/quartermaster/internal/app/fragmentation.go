@@ -62,7 +62,11 @@ func (c *Caller) Fragmentation(ctx context.Context, at At, q FragmentationQuery)
 		if err := (narrowed{region: q.Region}).known(v); err != nil {
 			return err
 		}
-		ans, err = c.fragmentation(ctx, v, about-domain.Instant(q.Days)*domain.Day, about, q)
+		from := about - domain.Instant(q.Days)*domain.Day
+		if from <= 0 {
+			return invalid("at", "%s is less than %d days after 1970", about, q.Days)
+		}
+		ans, err = c.fragmentation(ctx, v, from, about, q)
 		return err
 	})
 	return ans, err
