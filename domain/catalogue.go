@@ -4,92 +4,94 @@ package domain
 
 // The names of event types.
 const (
-	TypeWorkspaceRegistered    Type = "WorkspaceRegistered"
-	TypeOperatorRegistered     Type = "OperatorRegistered"
-	TypeOperatorRevoked        Type = "OperatorRevoked"
-	TypePolicySet              Type = "PolicySet"
-	TypeQuotaSet               Type = "QuotaSet"
-	TypeBudgetSet              Type = "BudgetSet"
-	TypeRegionDefined          Type = "RegionDefined"
-	TypeCertificationHeld      Type = "CertificationHeld"
-	TypeMethodChanged          Type = "MethodChanged"
-	TypeMappingRuleSet         Type = "MappingRuleSet"
-	TypeLegalHoldSet           Type = "LegalHoldSet"
-	TypePersonNamed            Type = "PersonNamed"
-	TypeClusterRegistered      Type = "ClusterRegistered"
-	TypeClusterKeyIssued       Type = "ClusterKeyIssued"
-	TypeClusterKeyRotated      Type = "ClusterKeyRotated"
-	TypeClusterKeyRevoked      Type = "ClusterKeyRevoked"
-	TypeNodeRegistered         Type = "NodeRegistered"
-	TypeNodeRetired            Type = "NodeRetired"
-	TypeGPURetired             Type = "GPURetired"
-	TypeAssetAcquired          Type = "AssetAcquired"
-	TypeAssetRevised           Type = "AssetRevised"
-	TypeAssetDisposed          Type = "AssetDisposed"
-	TypeMaintenanceScheduled   Type = "MaintenanceScheduled"
-	TypeOutageDeclared         Type = "OutageDeclared"
-	TypeGPUFaultObserved       Type = "GPUFaultObserved"
-	TypeNodeCordoned           Type = "NodeCordoned"
-	TypeNodeDrained            Type = "NodeDrained"
-	TypeNodeReturned           Type = "NodeReturned"
-	TypeCollectorSilent        Type = "CollectorSilent"
-	TypeSpoolDropped           Type = "SpoolDropped"
-	TypeNodeSampled            Type = "NodeSampled"
-	TypeServingSampled         Type = "ServingSampled"
-	TypeMetricsObserved        Type = "MetricsObserved"
-	TypeJobQueued              Type = "JobQueued"
-	TypeJobStarted             Type = "JobStarted"
-	TypeJobFinished            Type = "JobFinished"
-	TypeDemandObserved         Type = "DemandObserved"
-	TypeEnergyMetered          Type = "EnergyMetered"
-	TypeUsageCorrected         Type = "UsageCorrected"
-	TypeDeploymentChanged      Type = "DeploymentChanged"
-	TypeDeploymentRemoved      Type = "DeploymentRemoved"
-	TypeReplicasObserved       Type = "ReplicasObserved"
-	TypeBillingLineRecorded    Type = "BillingLineRecorded"
-	TypeBillingLineCorrected   Type = "BillingLineCorrected"
-	TypeBillingLineRemoved     Type = "BillingLineRemoved"
-	TypeInvoiceReceived        Type = "InvoiceReceived"
-	TypeBillingPeriodClosed    Type = "BillingPeriodClosed"
-	TypeOfferQuoted            Type = "OfferQuoted"
-	TypeOfferWithdrawn         Type = "OfferWithdrawn"
-	TypeOnDemandQuotaSet       Type = "OnDemandQuotaSet"
-	TypeSpotInterrupted        Type = "SpotInterrupted"
-	TypeTariffSet              Type = "TariffSet"
-	TypeFXRateSet              Type = "FXRateSet"
-	TypePlanComputed           Type = "PlanComputed"
-	TypeScenarioFrozen         Type = "ScenarioFrozen"
-	TypeRecommendationMade     Type = "RecommendationMade"
-	TypeRecommendationApproved Type = "RecommendationApproved"
-	TypeRecommendationRejected Type = "RecommendationRejected"
-	TypeRecommendationActuated Type = "RecommendationActuated"
-	TypeOutcomeRecorded        Type = "OutcomeRecorded"
-	TypeCommitmentPurchased    Type = "CommitmentPurchased"
-	TypeCommitmentRenewed      Type = "CommitmentRenewed"
-	TypeCommitmentEnded        Type = "CommitmentEnded"
-	TypeClosePrepared          Type = "ClosePrepared"
-	TypeCloseApproved          Type = "CloseApproved"
-	TypeBooksClosed            Type = "BooksClosed"
-	TypeExportMade             Type = "ExportMade"
-	TypeCheckpointSigned       Type = "CheckpointSigned"
-	TypeQuarantineResolved     Type = "QuarantineResolved"
-	TypeStreamConflictObserved Type = "StreamConflictObserved"
-	TypeStreamGapResolved      Type = "StreamGapResolved"
-	TypeGenerationSwitched     Type = "GenerationSwitched"
-	TypeRemovalStarted         Type = "RemovalStarted"
-	TypeRecordsRemoved         Type = "RecordsRemoved"
-	TypeAccessDenied           Type = "AccessDenied"
-	TypeAccessGranted          Type = "AccessGranted"
-	TypeAccessRevoked          Type = "AccessRevoked"
-	TypeServiceKeyIssued       Type = "ServiceKeyIssued"
-	TypeServiceKeyRevoked      Type = "ServiceKeyRevoked"
-	TypeSessionEnded           Type = "SessionEnded"
-	TypeAccessRecorded         Type = "AccessRecorded"
-	TypeIncidentOpened         Type = "IncidentOpened"
-	TypeIncidentChanged        Type = "IncidentChanged"
-	TypeIncidentResolved       Type = "IncidentResolved"
-	TypeIncidentAcknowledged   Type = "IncidentAcknowledged"
-	TypeIncidentSilenced       Type = "IncidentSilenced"
+	TypeWorkspaceRegistered     Type = "WorkspaceRegistered"
+	TypeOperatorRegistered      Type = "OperatorRegistered"
+	TypeOperatorRevoked         Type = "OperatorRevoked"
+	TypePolicySet               Type = "PolicySet"
+	TypeQuotaSet                Type = "QuotaSet"
+	TypeBudgetSet               Type = "BudgetSet"
+	TypeRegionDefined           Type = "RegionDefined"
+	TypeCertificationHeld       Type = "CertificationHeld"
+	TypeMethodChanged           Type = "MethodChanged"
+	TypeMappingRuleSet          Type = "MappingRuleSet"
+	TypeLegalHoldSet            Type = "LegalHoldSet"
+	TypePersonNamed             Type = "PersonNamed"
+	TypeClusterRegistered       Type = "ClusterRegistered"
+	TypeClusterKeyIssued        Type = "ClusterKeyIssued"
+	TypeClusterKeyRotated       Type = "ClusterKeyRotated"
+	TypeClusterKeyRevoked       Type = "ClusterKeyRevoked"
+	TypeNodeRegistered          Type = "NodeRegistered"
+	TypeNodeRetired             Type = "NodeRetired"
+	TypeGPURetired              Type = "GPURetired"
+	TypeAssetAcquired           Type = "AssetAcquired"
+	TypeAssetRevised            Type = "AssetRevised"
+	TypeAssetDisposed           Type = "AssetDisposed"
+	TypeMaintenanceScheduled    Type = "MaintenanceScheduled"
+	TypeOutageDeclared          Type = "OutageDeclared"
+	TypeGPUFaultObserved        Type = "GPUFaultObserved"
+	TypeNodeCordoned            Type = "NodeCordoned"
+	TypeNodeDrained             Type = "NodeDrained"
+	TypeNodeReturned            Type = "NodeReturned"
+	TypeCollectorSilent         Type = "CollectorSilent"
+	TypeSpoolDropped            Type = "SpoolDropped"
+	TypeNodeSampled             Type = "NodeSampled"
+	TypeServingSampled          Type = "ServingSampled"
+	TypeMetricsObserved         Type = "MetricsObserved"
+	TypeJobQueued               Type = "JobQueued"
+	TypeJobStarted              Type = "JobStarted"
+	TypeJobFinished             Type = "JobFinished"
+	TypeDemandObserved          Type = "DemandObserved"
+	TypeEnergyMetered           Type = "EnergyMetered"
+	TypeUsageCorrected          Type = "UsageCorrected"
+	TypeDeploymentChanged       Type = "DeploymentChanged"
+	TypeDeploymentRemoved       Type = "DeploymentRemoved"
+	TypeReplicasObserved        Type = "ReplicasObserved"
+	TypeBillingLineRecorded     Type = "BillingLineRecorded"
+	TypeBillingLineCorrected    Type = "BillingLineCorrected"
+	TypeBillingLineRemoved      Type = "BillingLineRemoved"
+	TypeInvoiceReceived         Type = "InvoiceReceived"
+	TypeBillingPeriodClosed     Type = "BillingPeriodClosed"
+	TypeOfferQuoted             Type = "OfferQuoted"
+	TypeOfferWithdrawn          Type = "OfferWithdrawn"
+	TypeOnDemandQuotaSet        Type = "OnDemandQuotaSet"
+	TypeSpotInterrupted         Type = "SpotInterrupted"
+	TypeTariffSet               Type = "TariffSet"
+	TypeFXRateSet               Type = "FXRateSet"
+	TypePlanComputed            Type = "PlanComputed"
+	TypeScenarioFrozen          Type = "ScenarioFrozen"
+	TypeRecommendationMade      Type = "RecommendationMade"
+	TypeRecommendationApproved  Type = "RecommendationApproved"
+	TypeRecommendationRejected  Type = "RecommendationRejected"
+	TypeRecommendationWithdrawn Type = "RecommendationWithdrawn"
+	TypeCommandIssued           Type = "CommandIssued"
+	TypeRecommendationActuated  Type = "RecommendationActuated"
+	TypeOutcomeRecorded         Type = "OutcomeRecorded"
+	TypeCommitmentPurchased     Type = "CommitmentPurchased"
+	TypeCommitmentRenewed       Type = "CommitmentRenewed"
+	TypeCommitmentEnded         Type = "CommitmentEnded"
+	TypeClosePrepared           Type = "ClosePrepared"
+	TypeCloseApproved           Type = "CloseApproved"
+	TypeBooksClosed             Type = "BooksClosed"
+	TypeExportMade              Type = "ExportMade"
+	TypeCheckpointSigned        Type = "CheckpointSigned"
+	TypeQuarantineResolved      Type = "QuarantineResolved"
+	TypeStreamConflictObserved  Type = "StreamConflictObserved"
+	TypeStreamGapResolved       Type = "StreamGapResolved"
+	TypeGenerationSwitched      Type = "GenerationSwitched"
+	TypeRemovalStarted          Type = "RemovalStarted"
+	TypeRecordsRemoved          Type = "RecordsRemoved"
+	TypeAccessDenied            Type = "AccessDenied"
+	TypeAccessGranted           Type = "AccessGranted"
+	TypeAccessRevoked           Type = "AccessRevoked"
+	TypeServiceKeyIssued        Type = "ServiceKeyIssued"
+	TypeServiceKeyRevoked       Type = "ServiceKeyRevoked"
+	TypeSessionEnded            Type = "SessionEnded"
+	TypeAccessRecorded          Type = "AccessRecorded"
+	TypeIncidentOpened          Type = "IncidentOpened"
+	TypeIncidentChanged         Type = "IncidentChanged"
+	TypeIncidentResolved        Type = "IncidentResolved"
+	TypeIncidentAcknowledged    Type = "IncidentAcknowledged"
+	TypeIncidentSilenced        Type = "IncidentSilenced"
 )
 
 // Types returns every event type in the order of the catalogue.
@@ -153,6 +155,8 @@ func Types() []Type {
 		TypeRecommendationMade,
 		TypeRecommendationApproved,
 		TypeRecommendationRejected,
+		TypeRecommendationWithdrawn,
+		TypeCommandIssued,
 		TypeRecommendationActuated,
 		TypeOutcomeRecorded,
 		TypeCommitmentPurchased,
@@ -252,6 +256,8 @@ func TopicOf(t Type) Topic {
 		TypeRecommendationMade,
 		TypeRecommendationApproved,
 		TypeRecommendationRejected,
+		TypeRecommendationWithdrawn,
+		TypeCommandIssued,
 		TypeRecommendationActuated,
 		TypeOutcomeRecorded,
 		TypeCommitmentPurchased,
@@ -407,6 +413,10 @@ func NewEvent(t Type) Event {
 		return &RecommendationApproved{}
 	case TypeRecommendationRejected:
 		return &RecommendationRejected{}
+	case TypeRecommendationWithdrawn:
+		return &RecommendationWithdrawn{}
+	case TypeCommandIssued:
+		return &CommandIssued{}
 	case TypeRecommendationActuated:
 		return &RecommendationActuated{}
 	case TypeOutcomeRecorded:
@@ -469,176 +479,180 @@ func NewEvent(t Type) Event {
 
 // Each event names its type.
 
-func (*WorkspaceRegistered) Type() Type    { return TypeWorkspaceRegistered }
-func (*OperatorRegistered) Type() Type     { return TypeOperatorRegistered }
-func (*OperatorRevoked) Type() Type        { return TypeOperatorRevoked }
-func (*PolicySet) Type() Type              { return TypePolicySet }
-func (*QuotaSet) Type() Type               { return TypeQuotaSet }
-func (*BudgetSet) Type() Type              { return TypeBudgetSet }
-func (*RegionDefined) Type() Type          { return TypeRegionDefined }
-func (*CertificationHeld) Type() Type      { return TypeCertificationHeld }
-func (*MethodChanged) Type() Type          { return TypeMethodChanged }
-func (*MappingRuleSet) Type() Type         { return TypeMappingRuleSet }
-func (*LegalHoldSet) Type() Type           { return TypeLegalHoldSet }
-func (*PersonNamed) Type() Type            { return TypePersonNamed }
-func (*ClusterRegistered) Type() Type      { return TypeClusterRegistered }
-func (*ClusterKeyIssued) Type() Type       { return TypeClusterKeyIssued }
-func (*ClusterKeyRotated) Type() Type      { return TypeClusterKeyRotated }
-func (*ClusterKeyRevoked) Type() Type      { return TypeClusterKeyRevoked }
-func (*NodeRegistered) Type() Type         { return TypeNodeRegistered }
-func (*NodeRetired) Type() Type            { return TypeNodeRetired }
-func (*GPURetired) Type() Type             { return TypeGPURetired }
-func (*AssetAcquired) Type() Type          { return TypeAssetAcquired }
-func (*AssetRevised) Type() Type           { return TypeAssetRevised }
-func (*AssetDisposed) Type() Type          { return TypeAssetDisposed }
-func (*MaintenanceScheduled) Type() Type   { return TypeMaintenanceScheduled }
-func (*OutageDeclared) Type() Type         { return TypeOutageDeclared }
-func (*GPUFaultObserved) Type() Type       { return TypeGPUFaultObserved }
-func (*NodeCordoned) Type() Type           { return TypeNodeCordoned }
-func (*NodeDrained) Type() Type            { return TypeNodeDrained }
-func (*NodeReturned) Type() Type           { return TypeNodeReturned }
-func (*CollectorSilent) Type() Type        { return TypeCollectorSilent }
-func (*SpoolDropped) Type() Type           { return TypeSpoolDropped }
-func (*NodeSampled) Type() Type            { return TypeNodeSampled }
-func (*ServingSampled) Type() Type         { return TypeServingSampled }
-func (*MetricsObserved) Type() Type        { return TypeMetricsObserved }
-func (*JobQueued) Type() Type              { return TypeJobQueued }
-func (*JobStarted) Type() Type             { return TypeJobStarted }
-func (*JobFinished) Type() Type            { return TypeJobFinished }
-func (*DemandObserved) Type() Type         { return TypeDemandObserved }
-func (*EnergyMetered) Type() Type          { return TypeEnergyMetered }
-func (*UsageCorrected) Type() Type         { return TypeUsageCorrected }
-func (*DeploymentChanged) Type() Type      { return TypeDeploymentChanged }
-func (*DeploymentRemoved) Type() Type      { return TypeDeploymentRemoved }
-func (*ReplicasObserved) Type() Type       { return TypeReplicasObserved }
-func (*BillingLineRecorded) Type() Type    { return TypeBillingLineRecorded }
-func (*BillingLineCorrected) Type() Type   { return TypeBillingLineCorrected }
-func (*BillingLineRemoved) Type() Type     { return TypeBillingLineRemoved }
-func (*InvoiceReceived) Type() Type        { return TypeInvoiceReceived }
-func (*BillingPeriodClosed) Type() Type    { return TypeBillingPeriodClosed }
-func (*OfferQuoted) Type() Type            { return TypeOfferQuoted }
-func (*OfferWithdrawn) Type() Type         { return TypeOfferWithdrawn }
-func (*OnDemandQuotaSet) Type() Type       { return TypeOnDemandQuotaSet }
-func (*SpotInterrupted) Type() Type        { return TypeSpotInterrupted }
-func (*TariffSet) Type() Type              { return TypeTariffSet }
-func (*FXRateSet) Type() Type              { return TypeFXRateSet }
-func (*PlanComputed) Type() Type           { return TypePlanComputed }
-func (*ScenarioFrozen) Type() Type         { return TypeScenarioFrozen }
-func (*RecommendationMade) Type() Type     { return TypeRecommendationMade }
-func (*RecommendationApproved) Type() Type { return TypeRecommendationApproved }
-func (*RecommendationRejected) Type() Type { return TypeRecommendationRejected }
-func (*RecommendationActuated) Type() Type { return TypeRecommendationActuated }
-func (*OutcomeRecorded) Type() Type        { return TypeOutcomeRecorded }
-func (*CommitmentPurchased) Type() Type    { return TypeCommitmentPurchased }
-func (*CommitmentRenewed) Type() Type      { return TypeCommitmentRenewed }
-func (*CommitmentEnded) Type() Type        { return TypeCommitmentEnded }
-func (*ClosePrepared) Type() Type          { return TypeClosePrepared }
-func (*CloseApproved) Type() Type          { return TypeCloseApproved }
-func (*BooksClosed) Type() Type            { return TypeBooksClosed }
-func (*ExportMade) Type() Type             { return TypeExportMade }
-func (*CheckpointSigned) Type() Type       { return TypeCheckpointSigned }
-func (*QuarantineResolved) Type() Type     { return TypeQuarantineResolved }
-func (*StreamConflictObserved) Type() Type { return TypeStreamConflictObserved }
-func (*StreamGapResolved) Type() Type      { return TypeStreamGapResolved }
-func (*GenerationSwitched) Type() Type     { return TypeGenerationSwitched }
-func (*RemovalStarted) Type() Type         { return TypeRemovalStarted }
-func (*RecordsRemoved) Type() Type         { return TypeRecordsRemoved }
-func (*AccessDenied) Type() Type           { return TypeAccessDenied }
-func (*AccessGranted) Type() Type          { return TypeAccessGranted }
-func (*AccessRevoked) Type() Type          { return TypeAccessRevoked }
-func (*ServiceKeyIssued) Type() Type       { return TypeServiceKeyIssued }
-func (*ServiceKeyRevoked) Type() Type      { return TypeServiceKeyRevoked }
-func (*SessionEnded) Type() Type           { return TypeSessionEnded }
-func (*AccessRecorded) Type() Type         { return TypeAccessRecorded }
-func (*IncidentOpened) Type() Type         { return TypeIncidentOpened }
-func (*IncidentChanged) Type() Type        { return TypeIncidentChanged }
-func (*IncidentResolved) Type() Type       { return TypeIncidentResolved }
-func (*IncidentAcknowledged) Type() Type   { return TypeIncidentAcknowledged }
-func (*IncidentSilenced) Type() Type       { return TypeIncidentSilenced }
+func (*WorkspaceRegistered) Type() Type     { return TypeWorkspaceRegistered }
+func (*OperatorRegistered) Type() Type      { return TypeOperatorRegistered }
+func (*OperatorRevoked) Type() Type         { return TypeOperatorRevoked }
+func (*PolicySet) Type() Type               { return TypePolicySet }
+func (*QuotaSet) Type() Type                { return TypeQuotaSet }
+func (*BudgetSet) Type() Type               { return TypeBudgetSet }
+func (*RegionDefined) Type() Type           { return TypeRegionDefined }
+func (*CertificationHeld) Type() Type       { return TypeCertificationHeld }
+func (*MethodChanged) Type() Type           { return TypeMethodChanged }
+func (*MappingRuleSet) Type() Type          { return TypeMappingRuleSet }
+func (*LegalHoldSet) Type() Type            { return TypeLegalHoldSet }
+func (*PersonNamed) Type() Type             { return TypePersonNamed }
+func (*ClusterRegistered) Type() Type       { return TypeClusterRegistered }
+func (*ClusterKeyIssued) Type() Type        { return TypeClusterKeyIssued }
+func (*ClusterKeyRotated) Type() Type       { return TypeClusterKeyRotated }
+func (*ClusterKeyRevoked) Type() Type       { return TypeClusterKeyRevoked }
+func (*NodeRegistered) Type() Type          { return TypeNodeRegistered }
+func (*NodeRetired) Type() Type             { return TypeNodeRetired }
+func (*GPURetired) Type() Type              { return TypeGPURetired }
+func (*AssetAcquired) Type() Type           { return TypeAssetAcquired }
+func (*AssetRevised) Type() Type            { return TypeAssetRevised }
+func (*AssetDisposed) Type() Type           { return TypeAssetDisposed }
+func (*MaintenanceScheduled) Type() Type    { return TypeMaintenanceScheduled }
+func (*OutageDeclared) Type() Type          { return TypeOutageDeclared }
+func (*GPUFaultObserved) Type() Type        { return TypeGPUFaultObserved }
+func (*NodeCordoned) Type() Type            { return TypeNodeCordoned }
+func (*NodeDrained) Type() Type             { return TypeNodeDrained }
+func (*NodeReturned) Type() Type            { return TypeNodeReturned }
+func (*CollectorSilent) Type() Type         { return TypeCollectorSilent }
+func (*SpoolDropped) Type() Type            { return TypeSpoolDropped }
+func (*NodeSampled) Type() Type             { return TypeNodeSampled }
+func (*ServingSampled) Type() Type          { return TypeServingSampled }
+func (*MetricsObserved) Type() Type         { return TypeMetricsObserved }
+func (*JobQueued) Type() Type               { return TypeJobQueued }
+func (*JobStarted) Type() Type              { return TypeJobStarted }
+func (*JobFinished) Type() Type             { return TypeJobFinished }
+func (*DemandObserved) Type() Type          { return TypeDemandObserved }
+func (*EnergyMetered) Type() Type           { return TypeEnergyMetered }
+func (*UsageCorrected) Type() Type          { return TypeUsageCorrected }
+func (*DeploymentChanged) Type() Type       { return TypeDeploymentChanged }
+func (*DeploymentRemoved) Type() Type       { return TypeDeploymentRemoved }
+func (*ReplicasObserved) Type() Type        { return TypeReplicasObserved }
+func (*BillingLineRecorded) Type() Type     { return TypeBillingLineRecorded }
+func (*BillingLineCorrected) Type() Type    { return TypeBillingLineCorrected }
+func (*BillingLineRemoved) Type() Type      { return TypeBillingLineRemoved }
+func (*InvoiceReceived) Type() Type         { return TypeInvoiceReceived }
+func (*BillingPeriodClosed) Type() Type     { return TypeBillingPeriodClosed }
+func (*OfferQuoted) Type() Type             { return TypeOfferQuoted }
+func (*OfferWithdrawn) Type() Type          { return TypeOfferWithdrawn }
+func (*OnDemandQuotaSet) Type() Type        { return TypeOnDemandQuotaSet }
+func (*SpotInterrupted) Type() Type         { return TypeSpotInterrupted }
+func (*TariffSet) Type() Type               { return TypeTariffSet }
+func (*FXRateSet) Type() Type               { return TypeFXRateSet }
+func (*PlanComputed) Type() Type            { return TypePlanComputed }
+func (*ScenarioFrozen) Type() Type          { return TypeScenarioFrozen }
+func (*RecommendationMade) Type() Type      { return TypeRecommendationMade }
+func (*RecommendationApproved) Type() Type  { return TypeRecommendationApproved }
+func (*RecommendationRejected) Type() Type  { return TypeRecommendationRejected }
+func (*RecommendationWithdrawn) Type() Type { return TypeRecommendationWithdrawn }
+func (*CommandIssued) Type() Type           { return TypeCommandIssued }
+func (*RecommendationActuated) Type() Type  { return TypeRecommendationActuated }
+func (*OutcomeRecorded) Type() Type         { return TypeOutcomeRecorded }
+func (*CommitmentPurchased) Type() Type     { return TypeCommitmentPurchased }
+func (*CommitmentRenewed) Type() Type       { return TypeCommitmentRenewed }
+func (*CommitmentEnded) Type() Type         { return TypeCommitmentEnded }
+func (*ClosePrepared) Type() Type           { return TypeClosePrepared }
+func (*CloseApproved) Type() Type           { return TypeCloseApproved }
+func (*BooksClosed) Type() Type             { return TypeBooksClosed }
+func (*ExportMade) Type() Type              { return TypeExportMade }
+func (*CheckpointSigned) Type() Type        { return TypeCheckpointSigned }
+func (*QuarantineResolved) Type() Type      { return TypeQuarantineResolved }
+func (*StreamConflictObserved) Type() Type  { return TypeStreamConflictObserved }
+func (*StreamGapResolved) Type() Type       { return TypeStreamGapResolved }
+func (*GenerationSwitched) Type() Type      { return TypeGenerationSwitched }
+func (*RemovalStarted) Type() Type          { return TypeRemovalStarted }
+func (*RecordsRemoved) Type() Type          { return TypeRecordsRemoved }
+func (*AccessDenied) Type() Type            { return TypeAccessDenied }
+func (*AccessGranted) Type() Type           { return TypeAccessGranted }
+func (*AccessRevoked) Type() Type           { return TypeAccessRevoked }
+func (*ServiceKeyIssued) Type() Type        { return TypeServiceKeyIssued }
+func (*ServiceKeyRevoked) Type() Type       { return TypeServiceKeyRevoked }
+func (*SessionEnded) Type() Type            { return TypeSessionEnded }
+func (*AccessRecorded) Type() Type          { return TypeAccessRecorded }
+func (*IncidentOpened) Type() Type          { return TypeIncidentOpened }
+func (*IncidentChanged) Type() Type         { return TypeIncidentChanged }
+func (*IncidentResolved) Type() Type        { return TypeIncidentResolved }
+func (*IncidentAcknowledged) Type() Type    { return TypeIncidentAcknowledged }
+func (*IncidentSilenced) Type() Type        { return TypeIncidentSilenced }
 
-func (*WorkspaceRegistered) sealed()    {}
-func (*OperatorRegistered) sealed()     {}
-func (*OperatorRevoked) sealed()        {}
-func (*PolicySet) sealed()              {}
-func (*QuotaSet) sealed()               {}
-func (*BudgetSet) sealed()              {}
-func (*RegionDefined) sealed()          {}
-func (*CertificationHeld) sealed()      {}
-func (*MethodChanged) sealed()          {}
-func (*MappingRuleSet) sealed()         {}
-func (*LegalHoldSet) sealed()           {}
-func (*PersonNamed) sealed()            {}
-func (*ClusterRegistered) sealed()      {}
-func (*ClusterKeyIssued) sealed()       {}
-func (*ClusterKeyRotated) sealed()      {}
-func (*ClusterKeyRevoked) sealed()      {}
-func (*NodeRegistered) sealed()         {}
-func (*NodeRetired) sealed()            {}
-func (*GPURetired) sealed()             {}
-func (*AssetAcquired) sealed()          {}
-func (*AssetRevised) sealed()           {}
-func (*AssetDisposed) sealed()          {}
-func (*MaintenanceScheduled) sealed()   {}
-func (*OutageDeclared) sealed()         {}
-func (*GPUFaultObserved) sealed()       {}
-func (*NodeCordoned) sealed()           {}
-func (*NodeDrained) sealed()            {}
-func (*NodeReturned) sealed()           {}
-func (*CollectorSilent) sealed()        {}
-func (*SpoolDropped) sealed()           {}
-func (*NodeSampled) sealed()            {}
-func (*ServingSampled) sealed()         {}
-func (*MetricsObserved) sealed()        {}
-func (*JobQueued) sealed()              {}
-func (*JobStarted) sealed()             {}
-func (*JobFinished) sealed()            {}
-func (*DemandObserved) sealed()         {}
-func (*EnergyMetered) sealed()          {}
-func (*UsageCorrected) sealed()         {}
-func (*DeploymentChanged) sealed()      {}
-func (*DeploymentRemoved) sealed()      {}
-func (*ReplicasObserved) sealed()       {}
-func (*BillingLineRecorded) sealed()    {}
-func (*BillingLineCorrected) sealed()   {}
-func (*BillingLineRemoved) sealed()     {}
-func (*InvoiceReceived) sealed()        {}
-func (*BillingPeriodClosed) sealed()    {}
-func (*OfferQuoted) sealed()            {}
-func (*OfferWithdrawn) sealed()         {}
-func (*OnDemandQuotaSet) sealed()       {}
-func (*SpotInterrupted) sealed()        {}
-func (*TariffSet) sealed()              {}
-func (*FXRateSet) sealed()              {}
-func (*PlanComputed) sealed()           {}
-func (*ScenarioFrozen) sealed()         {}
-func (*RecommendationMade) sealed()     {}
-func (*RecommendationApproved) sealed() {}
-func (*RecommendationRejected) sealed() {}
-func (*RecommendationActuated) sealed() {}
-func (*OutcomeRecorded) sealed()        {}
-func (*CommitmentPurchased) sealed()    {}
-func (*CommitmentRenewed) sealed()      {}
-func (*CommitmentEnded) sealed()        {}
-func (*ClosePrepared) sealed()          {}
-func (*CloseApproved) sealed()          {}
-func (*BooksClosed) sealed()            {}
-func (*ExportMade) sealed()             {}
-func (*CheckpointSigned) sealed()       {}
-func (*QuarantineResolved) sealed()     {}
-func (*StreamConflictObserved) sealed() {}
-func (*StreamGapResolved) sealed()      {}
-func (*GenerationSwitched) sealed()     {}
-func (*RemovalStarted) sealed()         {}
-func (*RecordsRemoved) sealed()         {}
-func (*AccessDenied) sealed()           {}
-func (*AccessGranted) sealed()          {}
-func (*AccessRevoked) sealed()          {}
-func (*ServiceKeyIssued) sealed()       {}
-func (*ServiceKeyRevoked) sealed()      {}
-func (*SessionEnded) sealed()           {}
-func (*AccessRecorded) sealed()         {}
-func (*IncidentOpened) sealed()         {}
-func (*IncidentChanged) sealed()        {}
-func (*IncidentResolved) sealed()       {}
-func (*IncidentAcknowledged) sealed()   {}
-func (*IncidentSilenced) sealed()       {}
+func (*WorkspaceRegistered) sealed()     {}
+func (*OperatorRegistered) sealed()      {}
+func (*OperatorRevoked) sealed()         {}
+func (*PolicySet) sealed()               {}
+func (*QuotaSet) sealed()                {}
+func (*BudgetSet) sealed()               {}
+func (*RegionDefined) sealed()           {}
+func (*CertificationHeld) sealed()       {}
+func (*MethodChanged) sealed()           {}
+func (*MappingRuleSet) sealed()          {}
+func (*LegalHoldSet) sealed()            {}
+func (*PersonNamed) sealed()             {}
+func (*ClusterRegistered) sealed()       {}
+func (*ClusterKeyIssued) sealed()        {}
+func (*ClusterKeyRotated) sealed()       {}
+func (*ClusterKeyRevoked) sealed()       {}
+func (*NodeRegistered) sealed()          {}
+func (*NodeRetired) sealed()             {}
+func (*GPURetired) sealed()              {}
+func (*AssetAcquired) sealed()           {}
+func (*AssetRevised) sealed()            {}
+func (*AssetDisposed) sealed()           {}
+func (*MaintenanceScheduled) sealed()    {}
+func (*OutageDeclared) sealed()          {}
+func (*GPUFaultObserved) sealed()        {}
+func (*NodeCordoned) sealed()            {}
+func (*NodeDrained) sealed()             {}
+func (*NodeReturned) sealed()            {}
+func (*CollectorSilent) sealed()         {}
+func (*SpoolDropped) sealed()            {}
+func (*NodeSampled) sealed()             {}
+func (*ServingSampled) sealed()          {}
+func (*MetricsObserved) sealed()         {}
+func (*JobQueued) sealed()               {}
+func (*JobStarted) sealed()              {}
+func (*JobFinished) sealed()             {}
+func (*DemandObserved) sealed()          {}
+func (*EnergyMetered) sealed()           {}
+func (*UsageCorrected) sealed()          {}
+func (*DeploymentChanged) sealed()       {}
+func (*DeploymentRemoved) sealed()       {}
+func (*ReplicasObserved) sealed()        {}
+func (*BillingLineRecorded) sealed()     {}
+func (*BillingLineCorrected) sealed()    {}
+func (*BillingLineRemoved) sealed()      {}
+func (*InvoiceReceived) sealed()         {}
+func (*BillingPeriodClosed) sealed()     {}
+func (*OfferQuoted) sealed()             {}
+func (*OfferWithdrawn) sealed()          {}
+func (*OnDemandQuotaSet) sealed()        {}
+func (*SpotInterrupted) sealed()         {}
+func (*TariffSet) sealed()               {}
+func (*FXRateSet) sealed()               {}
+func (*PlanComputed) sealed()            {}
+func (*ScenarioFrozen) sealed()          {}
+func (*RecommendationMade) sealed()      {}
+func (*RecommendationApproved) sealed()  {}
+func (*RecommendationRejected) sealed()  {}
+func (*RecommendationWithdrawn) sealed() {}
+func (*CommandIssued) sealed()           {}
+func (*RecommendationActuated) sealed()  {}
+func (*OutcomeRecorded) sealed()         {}
+func (*CommitmentPurchased) sealed()     {}
+func (*CommitmentRenewed) sealed()       {}
+func (*CommitmentEnded) sealed()         {}
+func (*ClosePrepared) sealed()           {}
+func (*CloseApproved) sealed()           {}
+func (*BooksClosed) sealed()             {}
+func (*ExportMade) sealed()              {}
+func (*CheckpointSigned) sealed()        {}
+func (*QuarantineResolved) sealed()      {}
+func (*StreamConflictObserved) sealed()  {}
+func (*StreamGapResolved) sealed()       {}
+func (*GenerationSwitched) sealed()      {}
+func (*RemovalStarted) sealed()          {}
+func (*RecordsRemoved) sealed()          {}
+func (*AccessDenied) sealed()            {}
+func (*AccessGranted) sealed()           {}
+func (*AccessRevoked) sealed()           {}
+func (*ServiceKeyIssued) sealed()        {}
+func (*ServiceKeyRevoked) sealed()       {}
+func (*SessionEnded) sealed()            {}
+func (*AccessRecorded) sealed()          {}
+func (*IncidentOpened) sealed()          {}
+func (*IncidentChanged) sealed()         {}
+func (*IncidentResolved) sealed()        {}
+func (*IncidentAcknowledged) sealed()    {}
+func (*IncidentSilenced) sealed()        {}

@@ -240,16 +240,16 @@ type Signature struct {
 // decision must be made again.
 var ErrSignature = errors.New("signature does not verify")
 
-// NeedsSignature reports whether events of the type are decisions, which are void without a
+// NeedsSignature reports whether an event is a decision, or names an operator as its actor: it is void without a
 // signature.
-func NeedsSignature(t Type) bool {
-	switch t {
+func NeedsSignature(ev Event) bool {
+	switch ev.Type() {
 	case TypeOperatorRegistered, TypeOperatorRevoked, TypePolicySet, TypeQuotaSet, TypeBudgetSet,
 		TypeMethodChanged, TypeMappingRuleSet, TypeLegalHoldSet, TypePersonNamed, TypeCertificationHeld,
 		TypeClusterRegistered, TypeClusterKeyIssued, TypeClusterKeyRotated, TypeClusterKeyRevoked,
 		TypeGPURetired, TypeOutageDeclared, TypeUsageCorrected,
 		TypeTariffSet, TypeFXRateSet, TypeOnDemandQuotaSet,
-		TypeRecommendationApproved, TypeRecommendationRejected,
+		TypeRecommendationApproved, TypeRecommendationRejected, TypeRecommendationWithdrawn,
 		TypeCommitmentPurchased, TypeCommitmentRenewed, TypeCommitmentEnded,
 		TypeClosePrepared, TypeCloseApproved, TypeBooksClosed,
 		TypeQuarantineResolved, TypeStreamGapResolved, TypeGenerationSwitched,
@@ -257,7 +257,7 @@ func NeedsSignature(t Type) bool {
 		TypeIncidentAcknowledged, TypeIncidentSilenced:
 		return true
 	}
-	return false
+	return ActingOperator(ActorOf(ev)) != ""
 }
 
 // CheckSignature returns nil when the event needs no signature or carries one
@@ -265,7 +265,7 @@ func NeedsSignature(t Type) bool {
 func (e *Envelope) CheckSignature() error {
 	s := e.Signature
 	if s == nil {
-		if NeedsSignature(e.Event.Type()) {
+		if NeedsSignature(e.Event) {
 			return fmt.Errorf("%s: %w: there is none", e.Event.Type(), ErrSignature)
 		}
 		return nil

@@ -175,43 +175,6 @@ type Purchase struct {
 	Start  Instant `json:"start"`
 }
 
-// RecommendationMade proposes something. It has no effect until approved.
-type RecommendationMade struct {
-	Recommendation string     `json:"recommendation"`
-	Kind           string     `json:"kind"` // purchase, renew, rightsize, move, drain, overflow_limit
-	Plan           string     `json:"plan,omitempty"`
-	Scenario       string     `json:"scenario,omitempty"`
-	Summary        string     `json:"summary"`
-	Purchases      []Purchase `json:"purchases,omitempty"`
-	Cost           Money      `json:"cost"`
-	Requester      string     `json:"requester"`
-}
-
-// RecommendationApproved allows a recommendation to be carried out.
-type RecommendationApproved struct {
-	Recommendation string `json:"recommendation"`
-	Note           string `json:"note,omitempty"`
-}
-
-// RecommendationRejected closes a recommendation.
-type RecommendationRejected struct {
-	Recommendation string `json:"recommendation"`
-	Note           string `json:"note,omitempty"`
-}
-
-// RecommendationActuated says that a recommendation was carried out.
-type RecommendationActuated struct {
-	Recommendation string `json:"recommendation"`
-	Reference      string `json:"reference,omitempty"`
-}
-
-// OutcomeRecorded says how a recommendation turned out.
-type OutcomeRecorded struct {
-	Recommendation string `json:"recommendation"`
-	Outcome        string `json:"outcome"` // succeeded, failed, partial
-	Detail         string `json:"detail,omitempty"`
-}
-
 // Share is a part of a whole. The shares of a commitment add up to 1.
 type Share struct {
 	Workspace string  `json:"workspace"`

@@ -23,6 +23,9 @@ type Money struct {
 // String returns for example "12.50 USD".
 func (m Money) String() string { return m.Amount.String() + " " + m.Currency }
 
+// IsZero reports whether no money was given. An amount of zero in a currency was.
+func (m Money) IsZero() bool { return m.Currency == "" && m.Amount.IsZero() }
+
 // ParseMoney reads what [Money.String] writes.
 func ParseMoney(s string) (Money, error) {
 	amount, currency, _ := strings.Cut(s, " ")

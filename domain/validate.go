@@ -384,16 +384,22 @@ func Validate(env *Envelope) error {
 			c.id("recommendation", e.Recommendation)
 			c.text("note", e.Note)
 		}
-	case *RecommendationActuated:
+	case *RecommendationWithdrawn:
 		if c.given(e != nil) {
 			c.id("recommendation", e.Recommendation)
-			c.text("reference", e.Reference)
+			c.text("reason", e.Reason)
+		}
+	case *CommandIssued:
+		if c.given(e != nil) {
+			c.commandIssued(e)
+		}
+	case *RecommendationActuated:
+		if c.given(e != nil) {
+			c.recommendationActuated(e)
 		}
 	case *OutcomeRecorded:
 		if c.given(e != nil) {
-			c.id("recommendation", e.Recommendation)
-			oneOf(&c, "outcome", e.Outcome, "succeeded", "failed", "partial")
-			c.text("detail", e.Detail)
+			c.outcomeRecorded(e)
 		}
 	case *CommitmentPurchased:
 		if c.given(e != nil) {

@@ -300,27 +300,6 @@ func (c *checker) document(document, digest []byte) {
 	}
 }
 
-func (c *checker) recommendationMade(e *RecommendationMade) {
-	c.id("recommendation", e.Recommendation)
-	oneOf(c, "kind", e.Kind, recommendationKinds...)
-	c.optionalID("plan", e.Plan)
-	c.optionalID("scenario", e.Scenario)
-	c.text("summary", e.Summary)
-	c.money("cost", e.Cost)
-	c.id("requester", e.Requester)
-	if !c.listed("purchases", len(e.Purchases)) {
-		return
-	}
-	for i, p := range e.Purchases {
-		c.in("purchases", i)
-		c.market(p.Market)
-		c.id("offer", p.Offer)
-		c.positive("units", p.Units)
-		c.instant("start", p.Start)
-		c.out()
-	}
-}
-
 func (c *checker) commitmentPurchased(e *CommitmentPurchased) {
 	c.id("commitment", e.Commitment)
 	c.optionalID("contract", e.Contract)
@@ -396,8 +375,7 @@ func (c *checker) owners(shares []Share) {
 
 // The kinds of recommendations, and the outcomes of quarantined records.
 var (
-	recommendationKinds = []string{"purchase", "renew", "rightsize", "move", "drain", "overflow_limit"}
-	resolutions         = []string{"reappended", "discarded"}
+	resolutions = []string{"reappended", "discarded"}
 )
 
 func (c *checker) quarantineResolved(e *QuarantineResolved) {

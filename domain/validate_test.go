@@ -2,6 +2,7 @@ package domain
 
 import (
 	"bytes"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
@@ -48,6 +49,12 @@ func validMetrics() *MetricsObserved {
 		Server: []uint32{0, 0}, Metric: []uint32{uint32(MetricTTFT), uint32(MetricWaiting)}, Bound: []uint64{Infinite, 0}, Series: []uint64{7, 8}, Samples: []uint32{1, 2},
 		Offset: []uint32{0, 0, 15_000}, Value: []uint64{12, 3000, 0},
 	}
+}
+
+// approval is one of a signer whom nobody registered.
+func approval(of string) Approval {
+	key := ed25519.NewKeyFromSeed(key32)
+	return Approval{Operator: "ann", PublicKey: key.Public().(ed25519.PublicKey), Signed: []byte(of), Signature: ed25519.Sign(key, []byte(of))}
 }
 
 // validEvents returns one event of every type that Validate accepts.
@@ -115,11 +122,17 @@ func validEvents() map[Type]*Envelope {
 		&FXRateSet{Base: "EUR", Quote: "USD", Rate: dec("1.0823"), Kind: FXAverage, Effective: month},
 		&PlanComputed{Plan: "p", Position: "0", Method: "m1", Horizon: month, Document: []byte("{}"), Digest: digest("{}")},
 		&ScenarioFrozen{Scenario: "s", Position: "qm.fleet/0=12", Method: "m1", Document: []byte("{}"), Digest: digest("{}")},
-		&RecommendationMade{Recommendation: "r", Kind: "purchase", Requester: "ann", Purchases: []Purchase{{dm, "o", 1, t0}}},
+		&RecommendationMade{
+			Recommendation: "r", Kind: "shift", Requester: "advice/1", Purchases: []Purchase{{dm, "o", 1, t0}}, Clusters: []string{"c1", "c2"}, WhyMore: "it moves load", From: "c1", To: "c2",
+			Saving: Money{dec("20"), "USD"}, SavingLow: Money{dec("-1"), "USD"}, SavingHigh: Money{dec("40"), "USD"}, Coverage: nullDec("0.93"), Expires: t0 + Day, Supersedes: []string{"r0"},
+			Incidents: []string{"i"}, Findings: []string{"f"}, Simulation: "d1", Position: "0", Method: "advice/1", Document: []byte("{}"),
+		},
+		&RecommendationWithdrawn{Recommendation: "r", Reason: "the price changed"},
+		&CommandIssued{Command: "d", Recommendation: "r", Cluster: "c1", Kind: "drain", Expires: t0 + Day, Approvals: []Approval{approval("r")}, Document: []byte("{}")},
 		&RecommendationApproved{Recommendation: "r"},
 		&RecommendationRejected{Recommendation: "r"},
-		&RecommendationActuated{Recommendation: "r"},
-		&OutcomeRecorded{Recommendation: "r", Outcome: "partial"},
+		&RecommendationActuated{Recommendation: "r", Cluster: "c1", Command: "d", Actor: KeyActor("k1"), Result: "failed"},
+		&OutcomeRecorded{Recommendation: "r", Outcome: "partial", Cluster: "c1", Actor: OperatorActor("ann"), Window: hour, Measured: Money{dec("-3"), "USD"}, Position: "0", Method: "advice/1", Document: []byte("{}")},
 		&CommitmentPurchased{Commitment: "c", Market: dm, BillingAccount: "1234", Kind: OfferReserved, SKU: "p5", GPUModel: "H100", GPUsPerUnit: 8, Units: 4,
 			Term: month, Hourly: usd("20"), Owners: []Share{{"acme", dec("0.7")}, {"beta", dec("0.3")}}},
 		&CommitmentRenewed{Commitment: "c", Term: month, Units: 4, Hourly: usd("19")},
@@ -498,6 +511,28 @@ var violations = []struct {
 	{edit(func(e *PlanComputed) { e.Position = "qm.fleet/7=1" }), TypePlanComputed, `PlanComputed: position: position "qm.fleet/7=1": no such partition`},
 	{edit(func(e *ScenarioFrozen) { e.Document = nil }), TypeScenarioFrozen, "ScenarioFrozen: document: has 0 bytes, want 1 to 16777216"},
 	{edit(func(e *RecommendationMade) { e.Purchases[0].Units = 0 }), TypeRecommendationMade, "RecommendationMade: purchases[0].units: is 0, want at least 1"},
+	{edit(func(e *RecommendationMade) { e.Kind = "move" }), TypeRecommendationMade, `RecommendationMade: kind: "move" is unknown, want purchase, renew, lapse, rightsize, tier, rebalance, shift, drain, sleep, limits, retire, quota, own`},
+	{edit(func(e *RecommendationMade) { e.Clusters = []string{"c2", "c1"} }), TypeRecommendationMade, "RecommendationMade: clusters: are not sorted"},
+	{edit(func(e *RecommendationMade) { e.WhyMore = "" }), TypeRecommendationMade, "RecommendationMade: why_more: is missing: it touches 2 clusters"},
+	{edit(func(e *RecommendationMade) { e.SavingLow.Currency = "EUR" }), TypeRecommendationMade, "RecommendationMade: saving: has another currency than its interval: 20 USD, from -1 EUR to 40 USD"},
+	{edit(func(e *RecommendationMade) { e.SavingHigh.Amount = dec("19") }), TypeRecommendationMade, "RecommendationMade: saving: 20 USD is not between -1 USD and 19 USD"},
+	{edit(func(e *RecommendationMade) { e.Coverage = nullDec("1.01") }), TypeRecommendationMade, "RecommendationMade: coverage: 1.01 is not between 0 and 1"},
+	{edit(func(e *RecommendationMade) { e.Findings = []string{"f", "f"} }), TypeRecommendationMade, `RecommendationMade: findings: names "f" twice`},
+	{edit(func(e *RecommendationMade) { e.Document = []byte("x") }), TypeRecommendationMade, "RecommendationMade: document: is not a JSON object"},
+	{edit(func(e *RecommendationWithdrawn) { e.Recommendation = "" }), TypeRecommendationWithdrawn, "RecommendationWithdrawn: recommendation: is missing"},
+	{edit(func(e *CommandIssued) { e.Cluster = "" }), TypeCommandIssued, "CommandIssued: cluster: is missing"},
+	{edit(func(e *CommandIssued) { e.Expires = 0 }), TypeCommandIssued, "CommandIssued: expires: is missing"},
+	{edit(func(e *CommandIssued) { e.Approvals = nil }), TypeCommandIssued, "CommandIssued: approvals: is empty, want at least one"},
+	{edit(func(e *CommandIssued) { e.Approvals[0].Signed = []byte("x") }), TypeCommandIssued, "CommandIssued: approvals[0].signature: does not verify"},
+	{edit(func(e *CommandIssued) { e.Approvals[0].Signed = nil }), TypeCommandIssued, "CommandIssued: approvals[0].signed: has 0 bytes, want 1 to 65536"},
+	{edit(func(e *CommandIssued) { e.Document = nil }), TypeCommandIssued, "CommandIssued: document: has 0 bytes, want 1 to 1048576"},
+	{edit(func(e *RecommendationActuated) { e.Actor = "" }), TypeRecommendationActuated, "RecommendationActuated: actor: is missing"},
+	{edit(func(e *RecommendationActuated) { e.Actor = "operator:" }), TypeRecommendationActuated, `RecommendationActuated: actor: "operator:" is none: want operator:NAME or key:KEYID`},
+	{edit(func(e *RecommendationActuated) { e.Cluster = "" }), TypeRecommendationActuated, "RecommendationActuated: cluster: is missing: a key is of one cluster"},
+	{edit(func(e *RecommendationActuated) { e.Result = "ok" }), TypeRecommendationActuated, `RecommendationActuated: result: "ok" is unknown, want done, failed, refused`},
+	{edit(func(e *OutcomeRecorded) { e.Actor = "ann" }), TypeOutcomeRecorded, `OutcomeRecorded: actor: "ann" is none: want operator:NAME or key:KEYID`},
+	{edit(func(e *OutcomeRecorded) { e.Window.To = e.Window.From }), TypeOutcomeRecorded, "OutcomeRecorded: window: is empty: from 2026-01-01T00:00:00Z to 2026-01-01T00:00:00Z"},
+	{edit(func(e *OutcomeRecorded) { e.Measured.Currency = "" }), TypeOutcomeRecorded, `OutcomeRecorded: measured: "" is not an ISO 4217 code of three capital letters, for example USD`},
 	{edit(func(e *RecommendationApproved) { e.Recommendation = "" }), TypeRecommendationApproved, "RecommendationApproved: recommendation: is missing"},
 	{edit(func(e *RecommendationRejected) { e.Recommendation = "" }), TypeRecommendationRejected, "RecommendationRejected: recommendation: is missing"},
 	{edit(func(e *RecommendationActuated) { e.Recommendation = "" }), TypeRecommendationActuated, "RecommendationActuated: recommendation: is missing"},

@@ -182,6 +182,10 @@ func Place(env *domain.Envelope, scope string) (Placement, bool) {
 		return at(TableRecommendations, ev.Recommendation), true
 	case *domain.RecommendationRejected:
 		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.RecommendationWithdrawn:
+		return at(TableRecommendations, ev.Recommendation), true
+	case *domain.CommandIssued:
+		return at(TableRecommendations, ev.Recommendation), true
 	case *domain.RecommendationActuated:
 		return at(TableRecommendations, ev.Recommendation), true
 	case *domain.OutcomeRecorded:

@@ -62,6 +62,18 @@ func withoutDocument(e domain.Event) domain.Event {
 		short := *e
 		short.Document = nil
 		return &short
+	case *domain.RecommendationMade:
+		short := *e
+		short.Document = nil
+		return &short
+	case *domain.CommandIssued:
+		short := *e
+		short.Document, short.Approvals = nil, nil
+		return &short
+	case *domain.OutcomeRecorded:
+		short := *e
+		short.Document = nil
+		return &short
 	case *domain.IncidentOpened:
 		short := *e
 		short.Document = nil

@@ -131,6 +131,10 @@ func bind(ev domain.Event) (message, func(*mover)) {
 		return pair(&eventsv1.RecommendationApproved{}, d, recommendationApproved)
 	case *domain.RecommendationRejected:
 		return pair(&eventsv1.RecommendationRejected{}, d, recommendationRejected)
+	case *domain.RecommendationWithdrawn:
+		return pair(&eventsv1.RecommendationWithdrawn{}, d, recommendationWithdrawn)
+	case *domain.CommandIssued:
+		return pair(&eventsv1.CommandIssued{}, d, commandIssued)
 	case *domain.RecommendationActuated:
 		return pair(&eventsv1.RecommendationActuated{}, d, recommendationActuated)
 	case *domain.OutcomeRecorded:

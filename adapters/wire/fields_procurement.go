@@ -44,6 +44,22 @@ func recommendationMade(m *mover, p *eventsv1.RecommendationMade, d *domain.Reco
 	list(m, "purchases", &p.Purchases, &d.Purchases, purchase)
 	m.money("cost", &p.Cost, &d.Cost)
 	text(m, "requester", &p.Requester, &d.Requester)
+	m.texts("clusters", &p.Clusters, &d.Clusters)
+	text(m, "why_more", &p.WhyMore, &d.WhyMore)
+	text(m, "from", &p.From, &d.From)
+	text(m, "to", &p.To, &d.To)
+	m.optionalMoney("saving", &p.Saving, &d.Saving)
+	m.optionalMoney("saving_low", &p.SavingLow, &d.SavingLow)
+	m.optionalMoney("saving_high", &p.SavingHigh, &d.SavingHigh)
+	m.nullDecimal("coverage", &p.Coverage, &d.Coverage)
+	m.instant("expires", &p.Expires, &d.Expires)
+	m.texts("supersedes", &p.Supersedes, &d.Supersedes)
+	m.texts("incidents", &p.Incidents, &d.Incidents)
+	m.texts("findings", &p.Findings, &d.Findings)
+	text(m, "simulation", &p.Simulation, &d.Simulation)
+	text(m, "position", &p.Position, &d.Position)
+	text(m, "method", &p.Method, &d.Method)
+	m.bytes("document", &p.Document, &d.Document)
 }
 
 func recommendationApproved(m *mover, p *eventsv1.RecommendationApproved, d *domain.RecommendationApproved) {
@@ -56,15 +72,48 @@ func recommendationRejected(m *mover, p *eventsv1.RecommendationRejected, d *dom
 	text(m, "note", &p.Note, &d.Note)
 }
 
+func recommendationWithdrawn(m *mover, p *eventsv1.RecommendationWithdrawn, d *domain.RecommendationWithdrawn) {
+	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
+	text(m, "reason", &p.Reason, &d.Reason)
+}
+
+func commandIssued(m *mover, p *eventsv1.CommandIssued, d *domain.CommandIssued) {
+	text(m, "command", &p.Command, &d.Command)
+	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
+	text(m, "cluster", &p.Cluster, &d.Cluster)
+	text(m, "kind", &p.Kind, &d.Kind)
+	m.instant("expires", &p.Expires, &d.Expires)
+	list(m, "approvals", &p.Approvals, &d.Approvals, approval)
+	m.bytes("document", &p.Document, &d.Document)
+}
+
+func approval(m *mover, p *eventsv1.Approval, d *domain.Approval) {
+	text(m, "operator", &p.Operator, &d.Operator)
+	m.bytes("public_key", &p.PublicKey, &d.PublicKey)
+	m.bytes("signed", &p.Signed, &d.Signed)
+	m.bytes("signature", &p.Signature, &d.Signature)
+}
+
 func recommendationActuated(m *mover, p *eventsv1.RecommendationActuated, d *domain.RecommendationActuated) {
 	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
 	text(m, "reference", &p.Reference, &d.Reference)
+	text(m, "cluster", &p.Cluster, &d.Cluster)
+	text(m, "command", &p.Command, &d.Command)
+	text(m, "actor", &p.Actor, &d.Actor)
+	text(m, "result", &p.Result, &d.Result)
 }
 
 func outcomeRecorded(m *mover, p *eventsv1.OutcomeRecorded, d *domain.OutcomeRecorded) {
 	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
 	text(m, "outcome", &p.Outcome, &d.Outcome)
 	text(m, "detail", &p.Detail, &d.Detail)
+	text(m, "cluster", &p.Cluster, &d.Cluster)
+	text(m, "actor", &p.Actor, &d.Actor)
+	optional(m, "window", &p.Window, &d.Window, d.Window == domain.Interval{}, interval)
+	m.optionalMoney("measured", &p.Measured, &d.Measured)
+	text(m, "position", &p.Position, &d.Position)
+	text(m, "method", &p.Method, &d.Method)
+	m.bytes("document", &p.Document, &d.Document)
 }
 
 func share(m *mover, p *eventsv1.Share, d *domain.Share) {

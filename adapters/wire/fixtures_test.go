@@ -99,7 +99,7 @@ func TestFixtures(t *testing.T) {
 
 func freeze(t *testing.T, path string, typ domain.Type) {
 	env := envelope(&counter{}, domain.NewEvent(typ))
-	if domain.NeedsSignature(typ) {
+	if domain.NeedsSignature(env.Event) {
 		if err := Sign(env, "ada", signer); err != nil {
 			t.Fatal(err)
 		}

@@ -169,10 +169,12 @@ func (m *mover) instant(field string, p *int64, d *domain.Instant) {
 }
 
 func (m *mover) interval(field string, p **eventsv1.Interval, d *domain.Interval) {
-	nested(m, field, p, d, func(m *mover, p *eventsv1.Interval, d *domain.Interval) {
-		m.instant("from", &p.From, &d.From)
-		m.instant("to", &p.To, &d.To)
-	})
+	nested(m, field, p, d, interval)
+}
+
+func interval(m *mover, p *eventsv1.Interval, d *domain.Interval) {
+	m.instant("from", &p.From, &d.From)
+	m.instant("to", &p.To, &d.To)
 }
 
 func (m *mover) decimal(field string, p *string, d *domain.Decimal) {
@@ -215,6 +217,24 @@ func money(m *mover, p *eventsv1.Money, d *domain.Money) {
 
 func nested[P, D any](m *mover, field string, p **P, d *D, move func(*mover, *P, *D)) {
 	within(m, step{field, -1}, p, d, move)
+}
+
+// optional is [nested] for a value that is absent when it is zero. So an event without it is encoded as before there was such
+// a field.
+func optional[P, D any](m *mover, field string, p **P, d *D, zero bool, move func(*mover, *P, *D)) {
+	switch {
+	case m.decode && *p == nil:
+		var none D
+		*d = none
+	case !m.decode && zero:
+		*p = nil
+	default:
+		nested(m, field, p, d, move)
+	}
+}
+
+func (m *mover) optionalMoney(field string, p **eventsv1.Money, d *domain.Money) {
+	optional(m, field, p, d, d.IsZero(), money)
 }
 
 func within[P, D any](m *mover, s step, p **P, d *D, move func(*mover, *P, *D)) {

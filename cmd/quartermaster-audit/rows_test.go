@@ -60,7 +60,7 @@ func folded(t testing.TB, more ...*domain.Envelope) (dir string, digests [2]stri
 			for _, env := range []*domain.Envelope{
 				{Workspace: "research", Cluster: "lab", Time: at, Event: &domain.JobQueued{Job: fmt.Sprint("job-", i), Class: domain.ClassTraining}},
 				{Time: at, Event: &domain.BillingLineRecorded{Line: line(i)}},
-				{Workspace: "research", Time: at, Event: &domain.RecommendationActuated{Recommendation: fmt.Sprint("rec-", i%2)}},
+				{Workspace: "research", Time: at, Event: &domain.RecommendationActuated{Recommendation: fmt.Sprint("rec-", i%2), Cluster: "lab", Actor: domain.KeyActor("k1")}},
 			} {
 				if err := s.Append(t.Context(), env); err != nil {
 					t.Fatal(err)

@@ -94,6 +94,10 @@ func (q *about) holds(env *domain.Envelope) bool {
 		return e.Recommendation == q.recommendation
 	case *domain.RecommendationRejected:
 		return e.Recommendation == q.recommendation
+	case *domain.RecommendationWithdrawn:
+		return e.Recommendation == q.recommendation
+	case *domain.CommandIssued:
+		return e.Recommendation == q.recommendation
 	case *domain.RecommendationActuated:
 		return e.Recommendation == q.recommendation
 	case *domain.OutcomeRecorded:

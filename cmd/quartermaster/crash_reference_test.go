@@ -1033,6 +1033,10 @@ func refPlaceOf(env *domain.Envelope, appended domain.Instant) (refPlace, bool) 
 		return refPlace{table: "fx_rates", id: string(ev.Kind), monthly: true, effective: ev.Effective.From}, true
 	case *domain.RecommendationMade:
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
+	case *domain.RecommendationActuated:
+		return refPlace{table: "recommendations", id: ev.Recommendation}, true
+	case *domain.RecommendationWithdrawn:
+		return refPlace{table: "recommendations", id: ev.Recommendation}, true
 	case *domain.OutcomeRecorded:
 		return refPlace{table: "recommendations", id: ev.Recommendation}, true
 	case *domain.StreamConflictObserved:

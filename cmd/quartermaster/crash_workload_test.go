@@ -117,7 +117,7 @@ func (w *workload) event(source string, env domain.Envelope) domain.Record {
 	if last := w.sequence[refStream{tp, source, id.incarnation - 1}]; env.Sequence == 1 && last > 0 {
 		env.PreviousIncarnation, env.PreviousSequence = id.incarnation-1, last
 	}
-	if domain.NeedsSignature(env.Event.Type()) && w.rng.IntN(20) > 0 {
+	if domain.NeedsSignature(env.Event) && w.rng.IntN(20) > 0 {
 		if err := wire.Sign(&env, "crash", w.key); err != nil {
 			panic(err)
 		}
@@ -439,6 +439,10 @@ func (w *workload) market(from domain.Instant) (out []domain.Record) {
 	}
 	if r.IntN(8) == 0 {
 		at("planner", "ws-1", &domain.RecommendationMade{Recommendation: fmt.Sprintf("rec-%d", w.tick), Kind: "drain", Summary: "drain a node", Requester: "planner"})
+		at("gate", "ws-1", &domain.RecommendationActuated{Recommendation: fmt.Sprintf("rec-%d", w.tick), Cluster: "crash-1", Actor: []string{domain.KeyActor("k1"), domain.OperatorActor("crash")}[r.IntN(2)]})
+		if r.IntN(3) == 0 {
+			at("desk", "ws-1", &domain.RecommendationWithdrawn{Recommendation: fmt.Sprintf("rec-%d", w.tick), Reason: "stale"})
+		}
 		at("planner", "ws-1", &domain.OutcomeRecorded{Recommendation: fmt.Sprintf("rec-%d", r.IntN(w.tick+1)), Outcome: "succeeded"})
 	}
 	if r.IntN(8) == 0 {

@@ -208,7 +208,7 @@ func eventsPage(t *testing.T) string {
 		says[typ.Name] = strings.TrimPrefix(text, typ.Name+" ")
 	}
 	var b strings.Builder
-	b.WriteString("# Events\n\nEvents are CloudEvents 1.0 in Kafka's binary mode with Protobuf payloads. Names are past tense.\nThe schemas are in [schemas/events/v1](../../schemas/events/v1), and `go doc ./domain TYPE` has\neach field. Order holds within a topic for one key.\n\nA signed event is a decision: it has the Ed25519 signature of an operator.\n")
+	b.WriteString("# Events\n\nEvents are CloudEvents 1.0 in Kafka's binary mode with Protobuf payloads. Names are past tense.\nThe schemas are in [schemas/events/v1](../../schemas/events/v1), and `go doc ./domain TYPE` has\neach field. Order holds within a topic for one key.\n\nA signed event is a decision: it has the Ed25519 signature of an operator. So has one that names\nan operator as its actor.\n")
 	keys := map[domain.Topic]string{
 		domain.TopicWorkspaces: "workspace", domain.TopicProcurement: "workspace", domain.TopicBilling: "invoice issuer and billing account",
 		domain.TopicMarket: "provider and region, or currency pair", domain.TopicBooks: "ledger entity", domain.TopicAccess: "workspace", domain.TopicIncidents: "workspace",
@@ -227,7 +227,7 @@ func eventsPage(t *testing.T) string {
 				t.Errorf("the sources say nothing of %s", typ)
 			}
 			signed := ""
-			if domain.NeedsSignature(typ) {
+			if domain.NeedsSignature(domain.NewEvent(typ)) {
 				signed = "yes"
 			}
 			fmt.Fprintf(&b, "| `%s` | %s | %s |\n", typ, signed, tableCell(says[string(typ)]))

@@ -31,6 +31,8 @@ import (
 //
 // A mapping rule is decided by operators of the workspace that it makes pay.
 //
+// A recommendation is not approved by whoever asked for it, nor after it expired or was withdrawn.
+//
 // A cluster is owned by the workspace that registered it first. Its keys are decided by operators
 // of its owner. So is a transfer to another workspace, for which they must also be operators of
 // that workspace.
@@ -366,7 +368,7 @@ func (a *Authority) Grants() []Grant {
 }
 
 // Judge returns "" if version i of a history is valid, and otherwise why it is void. Events that
-// need no signature are always valid.
+// need no signature are always valid, but for commands: they carry approvals, which must be valid.
 func (a *Authority) Judge(k projections.Key, h *projections.History, i int) string {
 	v := &h.Versions[i]
 	if k.Table == projections.TableOperators {
@@ -382,7 +384,10 @@ func (a *Authority) Judge(k projections.Key, h *projections.History, i int) stri
 }
 
 func (a *Authority) judge(k projections.Key, h *projections.History, v *projections.Version) string {
-	if !domain.NeedsSignature(v.Event.Type()) {
+	if !domain.NeedsSignature(v.Event) {
+		if command, ok := v.Event.(*domain.CommandIssued); ok {
+			return a.commanded(k, h, command)
+		}
 		return ""
 	}
 	s := v.Signer
@@ -448,8 +453,11 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 			return reason
 		}
 	}
-	if k.Table == projections.TableCloses {
+	switch k.Table {
+	case projections.TableCloses:
 		return a.closing(h, v)
+	case projections.TableRecommendations:
+		return a.recommending(k, h, v)
 	}
 	return ""
 }
@@ -541,8 +549,10 @@ func deciders(ev domain.Event) []domain.Role {
 		return []domain.Role{domain.RoleAdmin, domain.RoleOperator}
 	case *domain.LegalHoldSet:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RoleAuditor}
-	case *domain.RecommendationApproved, *domain.RecommendationRejected:
+	case *domain.RecommendationApproved, *domain.RecommendationRejected, *domain.RecommendationWithdrawn:
 		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner}
+	case *domain.RecommendationActuated, *domain.OutcomeRecorded:
+		return []domain.Role{domain.RoleAdmin, domain.RoleFinance, domain.RolePlanner, domain.RoleOperator}
 	case *domain.IncidentAcknowledged, *domain.IncidentSilenced:
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner, domain.RoleOperator}
 	default:

@@ -107,7 +107,7 @@ func (a *Authority) Deciders(decisions []Decision) []string {
 // under returns the grant under which a version was decided, nil if there was none.
 func (a *Authority) under(k projections.Key, v *projections.Version) *Grant {
 	scope, reason := v.Workspace, ""
-	if domain.NeedsSignature(v.Event.Type()) {
+	if domain.NeedsSignature(v.Event) {
 		scope, reason = a.decidedFor(k, v)
 	}
 	if reason != "" {

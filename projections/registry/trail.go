@@ -20,6 +20,7 @@ type Entry struct {
 	// Operator decided it. Of a refused attempt it is whoever tried, of a recommendation whoever asked for it, and
 	// otherwise "" for what nobody signed.
 	Operator  string      `json:"operator,omitempty"`
+	Actor     string      `json:"actor,omitempty"`      // who did or stated it: operator:NAME or key:KEYID
 	PublicKey []byte      `json:"public_key,omitempty"` // that signed it; none: nobody did
 	Role      domain.Role `json:"role,omitempty"`       // of the key at that time, if it is of a workspace that is seen
 	Workspace string      `json:"workspace,omitempty"`  // that it is about; none: the whole estate
@@ -299,6 +300,8 @@ func (e *Entry) sentence() string {
 		who = e.Operator
 	case len(e.PublicKey) == 0 && e.Operator != "":
 		who = "requester " + e.Operator
+	case e.Operator == "" && domain.ActingKey(e.Actor) != "":
+		who = "key " + domain.ActingKey(e.Actor)
 	case e.Operator == "":
 		who = "a program"
 	}
@@ -320,88 +323,191 @@ func clusterOf(h *projections.History) string {
 
 // recommended completes the entry of an event about a recommendation: what it is, and how it went on.
 func (a *Authority) recommended(e *Entry, s statement) {
-	var made *domain.RecommendationMade
-	for i := range s.h.Versions {
-		v := &s.h.Versions[i]
-		if ev, ok := v.Event.(*domain.RecommendationMade); ok && made == nil {
-			made = ev
-		}
+	made := madeIn(s.h)
+	clusters := clustersOf(s.h, s.v.Event)
+	for _, c := range clusters {
+		e.names = append(e.names, "cluster "+c)
 	}
-	e.Cluster = clusterOf(s.h)
-	kind := ""
+	if len(clusters) == 1 {
+		e.Cluster = clusters[0]
+	}
+	of := "recommendation " + s.key.ID
 	if made != nil {
-		kind = made.Kind + " "
+		of = made.Kind + " " + of
 	}
-	of := kind + "recommendation " + s.key.ID
-	if e.Cluster != "" {
-		of += " for cluster " + e.Cluster
+	switch len(clusters) {
+	case 0:
+	case 1:
+		of += " for cluster " + clusters[0]
+	default:
+		of += " for clusters " + strings.Join(clusters, ", ")
 	}
+	e.Actor = domain.ActorOf(s.v.Event)
+	void := a.Judge(s.key, s.h, s.at)
 	switch ev := s.v.Event.(type) {
 	case *domain.RecommendationMade:
-		e.Operator, e.Did, e.State, e.Outcome = ev.Requester, "asked for "+of+because(ev.Summary), Pending, "nobody decided yet"
-		if d, ok := a.after(s, func(ev domain.Event) bool {
-			t := ev.Type()
-			return t == domain.TypeRecommendationApproved || t == domain.TypeRecommendationRejected
-		}); ok {
-			how := "approved"
-			if d.v.Event.Type() == domain.TypeRecommendationRejected {
-				how = "rejected"
-			}
-			e.State, e.Outcome = Completed, fmt.Sprintf("%s by %s at %s", how, d.v.Signer.Operator, second(d.v.Signer.Time))
+		e.Did, e.State, e.Outcome = "asked for "+of+because(ev.Summary), Pending, "nobody decided yet"
+		if s.v.Signer == nil {
+			e.Operator = ev.Requester
+		}
+		if d, ok := a.after(s, func(ev domain.Event) bool { return decidedWord(ev) != "" }); ok {
+			e.State, e.Outcome = Completed, decidedBy(d)
 			e.Follows = append(e.Follows, d.evidence())
 		}
+	case *domain.RecommendationApproved:
+		e.Did = "approved " + of + because(ev.Note)
+	case *domain.RecommendationRejected:
+		e.Did = "rejected " + of + because(ev.Note)
+	case *domain.RecommendationWithdrawn:
+		e.Did = "withdrew " + of + because(ev.Reason)
+	case *domain.CommandIssued:
+		e.Did, e.State, e.Outcome = "issued command "+ev.Command+" of "+of+to(ev.Expires), Pending, "not carried out yet"
+		if done, ok := a.after(s, func(next domain.Event) bool {
+			did, ok := next.(*domain.RecommendationActuated)
+			return ok && did.Command == ev.Command
+		}); ok {
+			e.State, e.Outcome = Completed, actuated(done, false)
+			e.Follows = append(e.Follows, done.evidence())
+		}
 	case *domain.RecommendationActuated:
-		e.Did, e.State, e.Outcome = "carried out "+of+under(" as ", ev.Reference), Completed, "actuated at "+second(e.Time)
+		e.Did, e.State, e.Outcome = actuatedWord(ev)+" "+of+under(" as ", ev.Reference), Completed, actuated(s, false)
 	case *domain.OutcomeRecorded:
 		e.Did, e.State, e.Outcome = "recorded what came of "+of, Completed, "outcome "+ev.Outcome+because(ev.Detail)
-	case *domain.RecommendationApproved, *domain.RecommendationRejected:
-		how, note := "approved", ""
-		switch ev := ev.(type) {
-		case *domain.RecommendationApproved:
-			note = ev.Note
-		case *domain.RecommendationRejected:
-			how, note = "rejected", ev.Note
+	}
+	switch s.v.Event.(type) {
+	case *domain.RecommendationApproved, *domain.RecommendationRejected, *domain.RecommendationWithdrawn:
+		if void == "" {
+			a.carriedOut(e, s, clusters)
 		}
-		e.Did = how + " " + of + because(note)
-		if reason := a.Judge(s.key, s.h, s.at); reason != "" {
-			e.State, e.Outcome = Void, "took no effect: "+a.told(s.v, reason)
-			return
-		}
-		a.carriedOut(e, s, how == "rejected")
+	}
+	if void != "" {
+		e.State, e.Outcome = Void, "took no effect: "+a.told(s.v, void)
 	}
 }
 
-// carriedOut says what came of a valid decision about a recommendation.
-func (a *Authority) carriedOut(e *Entry, s statement, rejected bool) {
-	done, ok := a.after(s, func(ev domain.Event) bool { return ev.Type() == domain.TypeRecommendationActuated })
-	switch {
-	case !ok && rejected:
-		e.State, e.Outcome = Completed, "not actuated"
-		return
-	case ok:
-		e.State, e.Outcome = Completed, "actuated at "+second(done.v.Order.Time)
-		if rejected {
-			e.Outcome += " all the same"
-		}
-		e.Follows = append(e.Follows, done.evidence())
-	default:
-		e.State, e.Outcome = Pending, "not actuated yet"
-		if no, ok := a.after(s, func(ev domain.Event) bool { return ev.Type() == domain.TypeRecommendationRejected }); ok {
-			e.State, e.Outcome = Ended, fmt.Sprintf("rejected by %s at %s", no.v.Signer.Operator, second(no.v.Signer.Time))
-			e.Follows = append(e.Follows, no.evidence())
+// madeIn returns the first statement of a recommendation, nil if the log has none.
+func madeIn(h *projections.History) *domain.RecommendationMade {
+	for i := range h.Versions {
+		if ev, ok := h.Versions[i].Event.(*domain.RecommendationMade); ok {
+			return ev
 		}
 	}
+	return nil
+}
+
+// clustersOf returns the clusters that an event about a recommendation is about: its own, else all of the recommendation.
+func clustersOf(h *projections.History, ev domain.Event) []string {
+	own := ""
+	switch ev := ev.(type) {
+	case *domain.CommandIssued:
+		own = ev.Cluster
+	case *domain.RecommendationActuated:
+		own = ev.Cluster
+	case *domain.OutcomeRecorded:
+		own = ev.Cluster
+	}
+	if own != "" {
+		return []string{own}
+	}
+	if made := madeIn(h); made != nil && len(made.Clusters) > 0 {
+		return made.Clusters
+	}
+	if c := clusterOf(h); c != "" {
+		return []string{c}
+	}
+	return nil
+}
+
+// decidedWord is what a decision did to a recommendation, "" for another event.
+func decidedWord(ev domain.Event) string {
+	switch ev.(type) {
+	case *domain.RecommendationApproved:
+		return "approved"
+	case *domain.RecommendationRejected:
+		return "rejected"
+	case *domain.RecommendationWithdrawn:
+		return "withdrawn"
+	}
+	return ""
+}
+
+func decidedBy(s statement) string {
+	return fmt.Sprintf("%s by %s at %s", decidedWord(s.v.Event), s.v.Signer.Operator, second(s.v.Signer.Time))
+}
+
+// actuatedWord is what whoever carried out a recommendation did.
+func actuatedWord(ev *domain.RecommendationActuated) string {
+	switch ev.Result {
+	case "failed":
+		return "failed to carry out"
+	case "refused":
+		return "refused to carry out"
+	}
+	return "carried out"
+}
+
+// actuated says when and by whom a recommendation was carried out, and where if that needs to be said.
+func actuated(s statement, where bool) string {
+	ev := s.v.Event.(*domain.RecommendationActuated)
+	what := "actuated at "
+	if ev.Result == "failed" || ev.Result == "refused" {
+		what = ev.Result + " at "
+	}
+	what += second(s.v.Order.Time)
+	if where {
+		what += under(" in cluster ", ev.Cluster)
+	}
+	return what + under(" by ", strings.Replace(ev.Actor, ":", " ", 1))
+}
+
+// carriedOut says what came of a valid decision about a recommendation for some clusters.
+func (a *Authority) carriedOut(e *Entry, s statement, clusters []string) {
+	var told []string
+	done := map[string]bool{}
 	var last *statement
 	for i := s.at + 1; i < len(s.h.Versions); i++ {
-		if s.h.Versions[i].Event.Type() == domain.TypeOutcomeRecorded {
-			last = &statement{s.key, s.h, i, &s.h.Versions[i]}
+		next := statement{s.key, s.h, i, &s.h.Versions[i]}
+		switch ev := next.v.Event.(type) {
+		case *domain.RecommendationActuated:
+			if a.Judge(s.key, s.h, i) == "" {
+				told = append(told, actuated(next, len(clusters) > 1))
+				done[ev.Cluster] = true
+				e.Follows = append(e.Follows, next.evidence())
+			}
+		case *domain.OutcomeRecorded:
+			if a.Judge(s.key, s.h, i) == "" {
+				last = &next
+			}
+		}
+	}
+	_, approved := s.v.Event.(*domain.RecommendationApproved)
+	switch {
+	case len(told) == 0 && !approved:
+		e.State, e.Outcome = Completed, "not actuated"
+		return
+	case len(told) == 0:
+		e.State, e.Outcome = Pending, "not actuated yet"
+		if no, ok := a.after(s, func(ev domain.Event) bool {
+			return decidedWord(ev) != "" && ev.Type() != domain.TypeRecommendationApproved
+		}); ok {
+			e.State, e.Outcome = Ended, decidedBy(no)
+			e.Follows = append(e.Follows, no.evidence())
+		}
+	default:
+		e.State, e.Outcome = Completed, strings.Join(told, ", ")
+		if !approved {
+			e.Outcome += " all the same"
+		}
+		if !done[""] && len(done) < len(clusters) {
+			e.State = Pending
+			e.Outcome += fmt.Sprintf(", not yet in %d of %d clusters", len(clusters)-len(done), len(clusters))
 		}
 	}
 	if last != nil {
 		of := last.v.Event.(*domain.OutcomeRecorded)
 		e.Outcome += ", outcome " + outcomeWord(of.Outcome) + because(of.Detail)
 		e.Follows = append(e.Follows, last.evidence())
-	} else if ok {
+	} else if len(told) > 0 {
 		e.Outcome += ", no outcome recorded yet"
 	}
 }

@@ -56,7 +56,9 @@ func lifecycle() *storetest.Log {
 	in(storetest.Ann, "acme", "", start+2*day, &domain.RecommendationApproved{Recommendation: "r1"})
 	in(storetest.Ann, "acme", "", start+2*day, &domain.RecommendationApproved{Recommendation: "r2"})
 	in(storetest.Ann, "acme", "", start+3*day, &domain.RecommendationRejected{Recommendation: "r3", Note: "too risky"})
-	rec("", start+2*day+14*domain.Hour+32*60*domain.Second, &domain.RecommendationActuated{Recommendation: "r1", Reference: "change-7"})
+	rec("", start+2*day+14*domain.Hour+32*60*domain.Second, &domain.RecommendationActuated{
+		Recommendation: "r1", Reference: "change-7", Cluster: "own", Actor: domain.KeyActor("k1"),
+	})
 	rec("", start+4*day, &domain.OutcomeRecorded{Recommendation: "r1", Outcome: "succeeded"})
 	in(storetest.Root, "acme", "", start+5*day, &domain.AccessGranted{Grant: "g", Principal: "user:corp/1", Role: domain.RoleViewer})
 	in(storetest.Root, "acme", "", start+6*day, &domain.AccessRevoked{Grant: "g", Reason: "left"})
@@ -83,7 +85,7 @@ func TestTrail(t *testing.T) {
 		return (storetest.Start + domain.Instant(days)*domain.Day + domain.Instant(minutes)*60*domain.Second).String()
 	}
 	approved := "operator ann in workspace acme approved rightsize recommendation r1 for cluster own, actuated at " +
-		at(2, 14*60+32) + ", outcome success"
+		at(2, 14*60+32) + " by key k1, outcome success"
 	for _, c := range []struct {
 		name string
 		f    registry.TrailFilter
@@ -92,7 +94,7 @@ func TestTrail(t *testing.T) {
 		{"recommendation", registry.TrailFilter{Recommendation: "r1"}, []string{
 			"requester advisor in workspace acme asked for rightsize recommendation r1 for cluster own (move chat), approved by ann at " + at(2, 0),
 			approved,
-			"a program in workspace acme carried out rightsize recommendation r1 for cluster own as change-7, actuated at " + at(2, 14*60+32),
+			"key k1 in workspace acme carried out rightsize recommendation r1 for cluster own as change-7, actuated at " + at(2, 14*60+32) + " by key k1",
 			"a program in workspace acme recorded what came of rightsize recommendation r1 for cluster own, outcome succeeded",
 		}},
 		{"operator and time", registry.TrailFilter{Operator: "ann", From: storetest.Start + domain.Day, To: storetest.Start + 4*domain.Day}, []string{

@@ -128,8 +128,12 @@ func words(ev domain.Event) string {
 		return "approved recommendation " + ev.Recommendation + because(ev.Note)
 	case *domain.RecommendationRejected:
 		return "rejected recommendation " + ev.Recommendation + because(ev.Note)
+	case *domain.RecommendationWithdrawn:
+		return "withdrew recommendation " + ev.Recommendation + because(ev.Reason)
+	case *domain.CommandIssued:
+		return fmt.Sprintf("issued command %s of recommendation %s%s", ev.Command, ev.Recommendation, to(ev.Expires))
 	case *domain.RecommendationActuated:
-		return "carried out recommendation " + ev.Recommendation + under(" as ", ev.Reference)
+		return actuatedWord(ev) + " recommendation " + ev.Recommendation + under(" as ", ev.Reference)
 	case *domain.OutcomeRecorded:
 		return fmt.Sprintf("recorded outcome %s of recommendation %s%s", ev.Outcome, ev.Recommendation, because(ev.Detail))
 	case *domain.CommitmentPurchased:

@@ -21,7 +21,7 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 	start := Start
 	add := func(workspace, cluster string, at domain.Instant, ev domain.Event) {
 		env := domain.Envelope{Workspace: workspace, Cluster: cluster, Time: at, Event: ev}
-		if domain.NeedsSignature(ev.Type()) {
+		if domain.NeedsSignature(ev) {
 			env = Root.Sign(env)
 		}
 		log = append(log, env)
@@ -154,7 +154,13 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 		digest := sha256.Sum256(doc)
 		add(of, "", start-10*day, &domain.PlanComputed{Plan: name, Position: "0", Method: "m", Horizon: MayBill, Document: doc, Digest: digest[:]})
 		add(of, "", start-10*day, &domain.ScenarioFrozen{Scenario: name, Position: "0", Method: "m", Document: doc, Digest: digest[:]})
-		add(of, "", start-10*day, &domain.RecommendationMade{Recommendation: name, Kind: "purchase", Cost: domain.Money{Amount: money(r), Currency: "USD"}, Requester: "x"})
+		saved := domain.Money{Amount: money(r), Currency: "USD"}
+		add(of, "", start-10*day, &domain.RecommendationMade{
+			Recommendation: name, Kind: "purchase", Cost: domain.Money{Amount: money(r), Currency: "USD"}, Requester: "x",
+			Saving: saved, SavingLow: saved, SavingHigh: saved, Document: doc,
+		})
+		add(of, "", start-9*day, &domain.RecommendationWithdrawn{Recommendation: name + "-old", Reason: fmt.Sprint("r-", r(99))})
+		add(of, "", start-8*day, &domain.RecommendationActuated{Recommendation: name, Actor: domain.OperatorActor(Root.Name), Reference: fmt.Sprint("change-", r(99))})
 		incident := fmt.Sprint("utilization/", name)
 		add(of, "", start-10*day, &domain.IncidentOpened{
 			Incident: incident, Rule: "utilization", Version: 1, Subject: fmt.Sprint("workspace/", of), Severity: domain.SeverityWarning,

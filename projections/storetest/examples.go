@@ -39,7 +39,7 @@ func Examples() []domain.Envelope {
 	add := func(workspace, cluster string, events ...domain.Event) {
 		for i, ev := range events {
 			env := domain.Envelope{Workspace: workspace, Cluster: cluster, Time: Start + domain.Instant(i+1)*domain.Second, Event: ev}
-			if domain.NeedsSignature(ev.Type()) {
+			if domain.NeedsSignature(ev) {
 				who := Root
 				if ev.Type() == domain.TypeCloseApproved {
 					who = finance
@@ -130,8 +130,12 @@ func Examples() []domain.Envelope {
 		&domain.ScenarioFrozen{Scenario: "s", Position: "qm.fleet/0=12", Method: "m1", Document: []byte("{}"), Digest: digest("{}")},
 		&domain.RecommendationMade{Recommendation: "r", Kind: "purchase", Cost: usd("5"), Requester: "ann", Purchases: []domain.Purchase{{Market: market, Offer: "o", Units: 1, Start: Start}}},
 		&domain.RecommendationApproved{Recommendation: "r"},
-		&domain.RecommendationActuated{Recommendation: "r"},
-		&domain.OutcomeRecorded{Recommendation: "r", Outcome: "partial"},
+		&domain.CommandIssued{Command: "d", Recommendation: "r", Cluster: "c1", Kind: "purchase", Expires: Start + domain.Day, Document: []byte("{}"), Approvals: []domain.Approval{
+			domain.ApprovalOf(Root.Sign(domain.Envelope{Workspace: "acme", Time: Start, Event: &domain.RecommendationApproved{Recommendation: "r"}}).Signature),
+		}},
+		&domain.RecommendationActuated{Recommendation: "r", Cluster: "c1", Command: "d", Actor: domain.KeyActor("k1")},
+		&domain.OutcomeRecorded{Recommendation: "r", Outcome: "partial", Actor: domain.OperatorActor(Root.Name)},
+		&domain.RecommendationWithdrawn{Recommendation: "r2", Reason: "the price changed"},
 		&domain.RecommendationRejected{Recommendation: "r2"},
 		&domain.CommitmentPurchased{Commitment: "c", Market: market, BillingAccount: "1234", Kind: domain.OfferReserved, SKU: "p5", GPUModel: "H100 80GB", GPUsPerUnit: 8, Units: 4,
 			Term: month, Hourly: usd("20"), Owners: []domain.Share{{Workspace: "acme", Share: dec("0.7")}, {Workspace: "beta", Share: dec("0.3")}}},

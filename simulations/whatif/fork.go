@@ -66,7 +66,7 @@ func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.E
 		tp := domain.TopicPartition{Topic: env.Topic(), Partition: domain.PartitionOf([]byte(key), env.Topic().Partitions())}
 		f.streams[tp]++
 		env.Sequence = f.streams[tp]
-		if domain.NeedsSignature(env.Event.Type()) {
+		if domain.NeedsSignature(env.Event) {
 			message := []byte(fmt.Sprintf("%s %d", tp, env.Sequence))
 			env.Signature = &domain.Signature{
 				Operator: forkSource, Key: f.key.Public().(ed25519.PublicKey), Message: message,

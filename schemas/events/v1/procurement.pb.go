@@ -292,7 +292,7 @@ func (x *Purchase) GetStart() int64 {
 type RecommendationMade struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
-	// purchase, renew, rightsize, move, drain, overflow_limit
+	// purchase, renew, lapse, rightsize, tier, rebalance, shift, drain, sleep, limits, retire, quota, own
 	Kind          string      `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	Plan          string      `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
 	Scenario      string      `protobuf:"bytes,4,opt,name=scenario,proto3" json:"scenario,omitempty"`
@@ -300,6 +300,22 @@ type RecommendationMade struct {
 	Purchases     []*Purchase `protobuf:"bytes,6,rep,name=purchases,proto3" json:"purchases,omitempty"`
 	Cost          *Money      `protobuf:"bytes,7,opt,name=cost,proto3" json:"cost,omitempty"`
 	Requester     string      `protobuf:"bytes,8,opt,name=requester,proto3" json:"requester,omitempty"`
+	Clusters      []string    `protobuf:"bytes,9,rep,name=clusters,proto3" json:"clusters,omitempty"`               // that it touches; sorted
+	WhyMore       string      `protobuf:"bytes,10,opt,name=why_more,json=whyMore,proto3" json:"why_more,omitempty"` // why it touches more than one cluster
+	From          string      `protobuf:"bytes,11,opt,name=from,proto3" json:"from,omitempty"`
+	To            string      `protobuf:"bytes,12,opt,name=to,proto3" json:"to,omitempty"`
+	Saving        *Money      `protobuf:"bytes,13,opt,name=saving,proto3" json:"saving,omitempty"` // a month
+	SavingLow     *Money      `protobuf:"bytes,14,opt,name=saving_low,json=savingLow,proto3" json:"saving_low,omitempty"`
+	SavingHigh    *Money      `protobuf:"bytes,15,opt,name=saving_high,json=savingHigh,proto3" json:"saving_high,omitempty"`
+	Coverage      string      `protobuf:"bytes,16,opt,name=coverage,proto3" json:"coverage,omitempty"` // decimal; empty: null; of telemetry, 0 to 1
+	Expires       int64       `protobuf:"fixed64,17,opt,name=expires,proto3" json:"expires,omitempty"`
+	Supersedes    []string    `protobuf:"bytes,18,rep,name=supersedes,proto3" json:"supersedes,omitempty"`
+	Incidents     []string    `protobuf:"bytes,19,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	Findings      []string    `protobuf:"bytes,20,rep,name=findings,proto3" json:"findings,omitempty"`
+	Simulation    string      `protobuf:"bytes,21,opt,name=simulation,proto3" json:"simulation,omitempty"`
+	Position      string      `protobuf:"bytes,22,opt,name=position,proto3" json:"position,omitempty"`
+	Method        string      `protobuf:"bytes,23,opt,name=method,proto3" json:"method,omitempty"`
+	Document      []byte      `protobuf:"bytes,24,opt,name=document,proto3" json:"document,omitempty"` // canonical JSON
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -388,6 +404,118 @@ func (x *RecommendationMade) GetRequester() string {
 		return x.Requester
 	}
 	return ""
+}
+
+func (x *RecommendationMade) GetClusters() []string {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetWhyMore() string {
+	if x != nil {
+		return x.WhyMore
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetSaving() *Money {
+	if x != nil {
+		return x.Saving
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetSavingLow() *Money {
+	if x != nil {
+		return x.SavingLow
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetSavingHigh() *Money {
+	if x != nil {
+		return x.SavingHigh
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetCoverage() string {
+	if x != nil {
+		return x.Coverage
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *RecommendationMade) GetSupersedes() []string {
+	if x != nil {
+		return x.Supersedes
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetIncidents() []string {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetFindings() []string {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+func (x *RecommendationMade) GetSimulation() string {
+	if x != nil {
+		return x.Simulation
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *RecommendationMade) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
 }
 
 // RecommendationApproved permits a recommendation to be carried out.
@@ -496,18 +624,237 @@ func (x *RecommendationRejected) GetNote() string {
 	return ""
 }
 
-// RecommendationActuated says that a recommendation was carried out.
+// RecommendationWithdrawn takes a recommendation back.
+type RecommendationWithdrawn struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
+	Reason         string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *RecommendationWithdrawn) Reset() {
+	*x = RecommendationWithdrawn{}
+	mi := &file_events_v1_procurement_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RecommendationWithdrawn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RecommendationWithdrawn) ProtoMessage() {}
+
+func (x *RecommendationWithdrawn) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_procurement_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RecommendationWithdrawn.ProtoReflect.Descriptor instead.
+func (*RecommendationWithdrawn) Descriptor() ([]byte, []int) {
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *RecommendationWithdrawn) GetRecommendation() string {
+	if x != nil {
+		return x.Recommendation
+	}
+	return ""
+}
+
+func (x *RecommendationWithdrawn) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+// CommandIssued tells a cluster what to do for an approved recommendation.
+type CommandIssued struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Command        string                 `protobuf:"bytes,1,opt,name=command,proto3" json:"command,omitempty"`
+	Recommendation string                 `protobuf:"bytes,2,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
+	Cluster        string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Kind           string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Expires        int64                  `protobuf:"fixed64,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	Approvals      []*Approval            `protobuf:"bytes,6,rep,name=approvals,proto3" json:"approvals,omitempty"`
+	Document       []byte                 `protobuf:"bytes,7,opt,name=document,proto3" json:"document,omitempty"` // what to do, canonical JSON
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *CommandIssued) Reset() {
+	*x = CommandIssued{}
+	mi := &file_events_v1_procurement_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CommandIssued) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CommandIssued) ProtoMessage() {}
+
+func (x *CommandIssued) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_procurement_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CommandIssued.ProtoReflect.Descriptor instead.
+func (*CommandIssued) Descriptor() ([]byte, []int) {
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *CommandIssued) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *CommandIssued) GetRecommendation() string {
+	if x != nil {
+		return x.Recommendation
+	}
+	return ""
+}
+
+func (x *CommandIssued) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *CommandIssued) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *CommandIssued) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *CommandIssued) GetApprovals() []*Approval {
+	if x != nil {
+		return x.Approvals
+	}
+	return nil
+}
+
+func (x *CommandIssued) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
+// Approval is the signature of a RecommendationApproved, with what is needed to verify it.
+type Approval struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Operator      string                 `protobuf:"bytes,1,opt,name=operator,proto3" json:"operator,omitempty"`
+	PublicKey     []byte                 `protobuf:"bytes,2,opt,name=public_key,json=publicKey,proto3" json:"public_key,omitempty"`
+	Signed        []byte                 `protobuf:"bytes,3,opt,name=signed,proto3" json:"signed,omitempty"` // the bytes that were signed
+	Signature     []byte                 `protobuf:"bytes,4,opt,name=signature,proto3" json:"signature,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Approval) Reset() {
+	*x = Approval{}
+	mi := &file_events_v1_procurement_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Approval) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Approval) ProtoMessage() {}
+
+func (x *Approval) ProtoReflect() protoreflect.Message {
+	mi := &file_events_v1_procurement_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Approval.ProtoReflect.Descriptor instead.
+func (*Approval) Descriptor() ([]byte, []int) {
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Approval) GetOperator() string {
+	if x != nil {
+		return x.Operator
+	}
+	return ""
+}
+
+func (x *Approval) GetPublicKey() []byte {
+	if x != nil {
+		return x.PublicKey
+	}
+	return nil
+}
+
+func (x *Approval) GetSigned() []byte {
+	if x != nil {
+		return x.Signed
+	}
+	return nil
+}
+
+func (x *Approval) GetSignature() []byte {
+	if x != nil {
+		return x.Signature
+	}
+	return nil
+}
+
+// RecommendationActuated says that a recommendation was carried out, or why not.
 type RecommendationActuated struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
 	Reference      string                 `protobuf:"bytes,2,opt,name=reference,proto3" json:"reference,omitempty"`
+	Cluster        string                 `protobuf:"bytes,3,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Command        string                 `protobuf:"bytes,4,opt,name=command,proto3" json:"command,omitempty"`
+	Actor          string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`   // operator:NAME or key:KEYID
+	Result         string                 `protobuf:"bytes,6,opt,name=result,proto3" json:"result,omitempty"` // done, failed, refused; empty: done
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RecommendationActuated) Reset() {
 	*x = RecommendationActuated{}
-	mi := &file_events_v1_procurement_proto_msgTypes[6]
+	mi := &file_events_v1_procurement_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -519,7 +866,7 @@ func (x *RecommendationActuated) String() string {
 func (*RecommendationActuated) ProtoMessage() {}
 
 func (x *RecommendationActuated) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[6]
+	mi := &file_events_v1_procurement_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -532,7 +879,7 @@ func (x *RecommendationActuated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RecommendationActuated.ProtoReflect.Descriptor instead.
 func (*RecommendationActuated) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{6}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *RecommendationActuated) GetRecommendation() string {
@@ -549,19 +896,54 @@ func (x *RecommendationActuated) GetReference() string {
 	return ""
 }
 
+func (x *RecommendationActuated) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *RecommendationActuated) GetCommand() string {
+	if x != nil {
+		return x.Command
+	}
+	return ""
+}
+
+func (x *RecommendationActuated) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *RecommendationActuated) GetResult() string {
+	if x != nil {
+		return x.Result
+	}
+	return ""
+}
+
 // OutcomeRecorded says whether carrying out a recommendation succeeded.
 type OutcomeRecorded struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
 	Outcome        string                 `protobuf:"bytes,2,opt,name=outcome,proto3" json:"outcome,omitempty"` // succeeded, failed, partial
 	Detail         string                 `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	Cluster        string                 `protobuf:"bytes,4,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Actor          string                 `protobuf:"bytes,5,opt,name=actor,proto3" json:"actor,omitempty"`
+	Window         *Interval              `protobuf:"bytes,6,opt,name=window,proto3" json:"window,omitempty"`
+	Measured       *Money                 `protobuf:"bytes,7,opt,name=measured,proto3" json:"measured,omitempty"` // a month
+	Position       string                 `protobuf:"bytes,8,opt,name=position,proto3" json:"position,omitempty"`
+	Method         string                 `protobuf:"bytes,9,opt,name=method,proto3" json:"method,omitempty"`
+	Document       []byte                 `protobuf:"bytes,10,opt,name=document,proto3" json:"document,omitempty"` // canonical JSON
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *OutcomeRecorded) Reset() {
 	*x = OutcomeRecorded{}
-	mi := &file_events_v1_procurement_proto_msgTypes[7]
+	mi := &file_events_v1_procurement_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -573,7 +955,7 @@ func (x *OutcomeRecorded) String() string {
 func (*OutcomeRecorded) ProtoMessage() {}
 
 func (x *OutcomeRecorded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[7]
+	mi := &file_events_v1_procurement_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -586,7 +968,7 @@ func (x *OutcomeRecorded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OutcomeRecorded.ProtoReflect.Descriptor instead.
 func (*OutcomeRecorded) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{7}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *OutcomeRecorded) GetRecommendation() string {
@@ -610,6 +992,55 @@ func (x *OutcomeRecorded) GetDetail() string {
 	return ""
 }
 
+func (x *OutcomeRecorded) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *OutcomeRecorded) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *OutcomeRecorded) GetWindow() *Interval {
+	if x != nil {
+		return x.Window
+	}
+	return nil
+}
+
+func (x *OutcomeRecorded) GetMeasured() *Money {
+	if x != nil {
+		return x.Measured
+	}
+	return nil
+}
+
+func (x *OutcomeRecorded) GetPosition() string {
+	if x != nil {
+		return x.Position
+	}
+	return ""
+}
+
+func (x *OutcomeRecorded) GetMethod() string {
+	if x != nil {
+		return x.Method
+	}
+	return ""
+}
+
+func (x *OutcomeRecorded) GetDocument() []byte {
+	if x != nil {
+		return x.Document
+	}
+	return nil
+}
+
 // Share is a part of a whole; the shares of a commitment add up to 1.
 type Share struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -621,7 +1052,7 @@ type Share struct {
 
 func (x *Share) Reset() {
 	*x = Share{}
-	mi := &file_events_v1_procurement_proto_msgTypes[8]
+	mi := &file_events_v1_procurement_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -633,7 +1064,7 @@ func (x *Share) String() string {
 func (*Share) ProtoMessage() {}
 
 func (x *Share) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[8]
+	mi := &file_events_v1_procurement_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -646,7 +1077,7 @@ func (x *Share) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Share.ProtoReflect.Descriptor instead.
 func (*Share) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{8}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Share) GetWorkspace() string {
@@ -693,7 +1124,7 @@ type CommitmentPurchased struct {
 
 func (x *CommitmentPurchased) Reset() {
 	*x = CommitmentPurchased{}
-	mi := &file_events_v1_procurement_proto_msgTypes[9]
+	mi := &file_events_v1_procurement_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +1136,7 @@ func (x *CommitmentPurchased) String() string {
 func (*CommitmentPurchased) ProtoMessage() {}
 
 func (x *CommitmentPurchased) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[9]
+	mi := &file_events_v1_procurement_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +1149,7 @@ func (x *CommitmentPurchased) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitmentPurchased.ProtoReflect.Descriptor instead.
 func (*CommitmentPurchased) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{9}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CommitmentPurchased) GetCommitment() string {
@@ -869,7 +1300,7 @@ type CommitmentRenewed struct {
 
 func (x *CommitmentRenewed) Reset() {
 	*x = CommitmentRenewed{}
-	mi := &file_events_v1_procurement_proto_msgTypes[10]
+	mi := &file_events_v1_procurement_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +1312,7 @@ func (x *CommitmentRenewed) String() string {
 func (*CommitmentRenewed) ProtoMessage() {}
 
 func (x *CommitmentRenewed) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[10]
+	mi := &file_events_v1_procurement_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +1325,7 @@ func (x *CommitmentRenewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitmentRenewed.ProtoReflect.Descriptor instead.
 func (*CommitmentRenewed) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{10}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *CommitmentRenewed) GetCommitment() string {
@@ -951,7 +1382,7 @@ type CommitmentEnded struct {
 
 func (x *CommitmentEnded) Reset() {
 	*x = CommitmentEnded{}
-	mi := &file_events_v1_procurement_proto_msgTypes[11]
+	mi := &file_events_v1_procurement_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1394,7 @@ func (x *CommitmentEnded) String() string {
 func (*CommitmentEnded) ProtoMessage() {}
 
 func (x *CommitmentEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_events_v1_procurement_proto_msgTypes[11]
+	mi := &file_events_v1_procurement_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1407,7 @@ func (x *CommitmentEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitmentEnded.ProtoReflect.Descriptor instead.
 func (*CommitmentEnded) Descriptor() ([]byte, []int) {
-	return file_events_v1_procurement_proto_rawDescGZIP(), []int{11}
+	return file_events_v1_procurement_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CommitmentEnded) GetCommitment() string {
@@ -1027,7 +1458,7 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\x06market\x18\x01 \x01(\v2\x1f.quartermaster.events.v1.MarketR\x06market\x12\x14\n" +
 	"\x05offer\x18\x02 \x01(\tR\x05offer\x12\x14\n" +
 	"\x05units\x18\x03 \x01(\rR\x05units\x12\x14\n" +
-	"\x05start\x18\x04 \x01(\x10R\x05start\"\xad\x02\n" +
+	"\x05start\x18\x04 \x01(\x10R\x05start\"\xc0\x06\n" +
 	"\x12RecommendationMade\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
@@ -1036,20 +1467,72 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"\asummary\x18\x05 \x01(\tR\asummary\x12?\n" +
 	"\tpurchases\x18\x06 \x03(\v2!.quartermaster.events.v1.PurchaseR\tpurchases\x122\n" +
 	"\x04cost\x18\a \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x04cost\x12\x1c\n" +
-	"\trequester\x18\b \x01(\tR\trequester\"T\n" +
+	"\trequester\x18\b \x01(\tR\trequester\x12\x1a\n" +
+	"\bclusters\x18\t \x03(\tR\bclusters\x12\x19\n" +
+	"\bwhy_more\x18\n" +
+	" \x01(\tR\awhyMore\x12\x12\n" +
+	"\x04from\x18\v \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\f \x01(\tR\x02to\x126\n" +
+	"\x06saving\x18\r \x01(\v2\x1e.quartermaster.events.v1.MoneyR\x06saving\x12=\n" +
+	"\n" +
+	"saving_low\x18\x0e \x01(\v2\x1e.quartermaster.events.v1.MoneyR\tsavingLow\x12?\n" +
+	"\vsaving_high\x18\x0f \x01(\v2\x1e.quartermaster.events.v1.MoneyR\n" +
+	"savingHigh\x12\x1a\n" +
+	"\bcoverage\x18\x10 \x01(\tR\bcoverage\x12\x18\n" +
+	"\aexpires\x18\x11 \x01(\x10R\aexpires\x12\x1e\n" +
+	"\n" +
+	"supersedes\x18\x12 \x03(\tR\n" +
+	"supersedes\x12\x1c\n" +
+	"\tincidents\x18\x13 \x03(\tR\tincidents\x12\x1a\n" +
+	"\bfindings\x18\x14 \x03(\tR\bfindings\x12\x1e\n" +
+	"\n" +
+	"simulation\x18\x15 \x01(\tR\n" +
+	"simulation\x12\x1a\n" +
+	"\bposition\x18\x16 \x01(\tR\bposition\x12\x16\n" +
+	"\x06method\x18\x17 \x01(\tR\x06method\x12\x1a\n" +
+	"\bdocument\x18\x18 \x01(\fR\bdocument\"T\n" +
 	"\x16RecommendationApproved\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\tR\x04note\"T\n" +
 	"\x16RecommendationRejected\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x12\n" +
-	"\x04note\x18\x02 \x01(\tR\x04note\"^\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\"Y\n" +
+	"\x17RecommendationWithdrawn\x12&\n" +
+	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xf6\x01\n" +
+	"\rCommandIssued\x12\x18\n" +
+	"\acommand\x18\x01 \x01(\tR\acommand\x12&\n" +
+	"\x0erecommendation\x18\x02 \x01(\tR\x0erecommendation\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x18\n" +
+	"\aexpires\x18\x05 \x01(\x10R\aexpires\x12?\n" +
+	"\tapprovals\x18\x06 \x03(\v2!.quartermaster.events.v1.ApprovalR\tapprovals\x12\x1a\n" +
+	"\bdocument\x18\a \x01(\fR\bdocument\"{\n" +
+	"\bApproval\x12\x1a\n" +
+	"\boperator\x18\x01 \x01(\tR\boperator\x12\x1d\n" +
+	"\n" +
+	"public_key\x18\x02 \x01(\fR\tpublicKey\x12\x16\n" +
+	"\x06signed\x18\x03 \x01(\fR\x06signed\x12\x1c\n" +
+	"\tsignature\x18\x04 \x01(\fR\tsignature\"\xc0\x01\n" +
 	"\x16RecommendationActuated\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x1c\n" +
-	"\treference\x18\x02 \x01(\tR\treference\"k\n" +
+	"\treference\x18\x02 \x01(\tR\treference\x12\x18\n" +
+	"\acluster\x18\x03 \x01(\tR\acluster\x12\x18\n" +
+	"\acommand\x18\x04 \x01(\tR\acommand\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06result\x18\x06 \x01(\tR\x06result\"\xe2\x02\n" +
 	"\x0fOutcomeRecorded\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x18\n" +
 	"\aoutcome\x18\x02 \x01(\tR\aoutcome\x12\x16\n" +
-	"\x06detail\x18\x03 \x01(\tR\x06detail\";\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\x12\x18\n" +
+	"\acluster\x18\x04 \x01(\tR\acluster\x12\x14\n" +
+	"\x05actor\x18\x05 \x01(\tR\x05actor\x129\n" +
+	"\x06window\x18\x06 \x01(\v2!.quartermaster.events.v1.IntervalR\x06window\x12:\n" +
+	"\bmeasured\x18\a \x01(\v2\x1e.quartermaster.events.v1.MoneyR\bmeasured\x12\x1a\n" +
+	"\bposition\x18\b \x01(\tR\bposition\x12\x16\n" +
+	"\x06method\x18\t \x01(\tR\x06method\x12\x1a\n" +
+	"\bdocument\x18\n" +
+	" \x01(\fR\bdocument\";\n" +
 	"\x05Share\x12\x1c\n" +
 	"\tworkspace\x18\x01 \x01(\tR\tworkspace\x12\x14\n" +
 	"\x05share\x18\x02 \x01(\tR\x05share\"\xd9\x05\n" +
@@ -1104,44 +1587,53 @@ func file_events_v1_procurement_proto_rawDescGZIP() []byte {
 	return file_events_v1_procurement_proto_rawDescData
 }
 
-var file_events_v1_procurement_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_events_v1_procurement_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_events_v1_procurement_proto_goTypes = []any{
-	(*PlanComputed)(nil),           // 0: quartermaster.events.v1.PlanComputed
-	(*ScenarioFrozen)(nil),         // 1: quartermaster.events.v1.ScenarioFrozen
-	(*Purchase)(nil),               // 2: quartermaster.events.v1.Purchase
-	(*RecommendationMade)(nil),     // 3: quartermaster.events.v1.RecommendationMade
-	(*RecommendationApproved)(nil), // 4: quartermaster.events.v1.RecommendationApproved
-	(*RecommendationRejected)(nil), // 5: quartermaster.events.v1.RecommendationRejected
-	(*RecommendationActuated)(nil), // 6: quartermaster.events.v1.RecommendationActuated
-	(*OutcomeRecorded)(nil),        // 7: quartermaster.events.v1.OutcomeRecorded
-	(*Share)(nil),                  // 8: quartermaster.events.v1.Share
-	(*CommitmentPurchased)(nil),    // 9: quartermaster.events.v1.CommitmentPurchased
-	(*CommitmentRenewed)(nil),      // 10: quartermaster.events.v1.CommitmentRenewed
-	(*CommitmentEnded)(nil),        // 11: quartermaster.events.v1.CommitmentEnded
-	(*Interval)(nil),               // 12: quartermaster.events.v1.Interval
-	(*Money)(nil),                  // 13: quartermaster.events.v1.Money
-	(*Market)(nil),                 // 14: quartermaster.events.v1.Market
+	(*PlanComputed)(nil),            // 0: quartermaster.events.v1.PlanComputed
+	(*ScenarioFrozen)(nil),          // 1: quartermaster.events.v1.ScenarioFrozen
+	(*Purchase)(nil),                // 2: quartermaster.events.v1.Purchase
+	(*RecommendationMade)(nil),      // 3: quartermaster.events.v1.RecommendationMade
+	(*RecommendationApproved)(nil),  // 4: quartermaster.events.v1.RecommendationApproved
+	(*RecommendationRejected)(nil),  // 5: quartermaster.events.v1.RecommendationRejected
+	(*RecommendationWithdrawn)(nil), // 6: quartermaster.events.v1.RecommendationWithdrawn
+	(*CommandIssued)(nil),           // 7: quartermaster.events.v1.CommandIssued
+	(*Approval)(nil),                // 8: quartermaster.events.v1.Approval
+	(*RecommendationActuated)(nil),  // 9: quartermaster.events.v1.RecommendationActuated
+	(*OutcomeRecorded)(nil),         // 10: quartermaster.events.v1.OutcomeRecorded
+	(*Share)(nil),                   // 11: quartermaster.events.v1.Share
+	(*CommitmentPurchased)(nil),     // 12: quartermaster.events.v1.CommitmentPurchased
+	(*CommitmentRenewed)(nil),       // 13: quartermaster.events.v1.CommitmentRenewed
+	(*CommitmentEnded)(nil),         // 14: quartermaster.events.v1.CommitmentEnded
+	(*Interval)(nil),                // 15: quartermaster.events.v1.Interval
+	(*Money)(nil),                   // 16: quartermaster.events.v1.Money
+	(*Market)(nil),                  // 17: quartermaster.events.v1.Market
 }
 var file_events_v1_procurement_proto_depIdxs = []int32{
-	12, // 0: quartermaster.events.v1.PlanComputed.horizon:type_name -> quartermaster.events.v1.Interval
-	13, // 1: quartermaster.events.v1.PlanComputed.cost:type_name -> quartermaster.events.v1.Money
-	13, // 2: quartermaster.events.v1.PlanComputed.lower_bound:type_name -> quartermaster.events.v1.Money
-	14, // 3: quartermaster.events.v1.Purchase.market:type_name -> quartermaster.events.v1.Market
+	15, // 0: quartermaster.events.v1.PlanComputed.horizon:type_name -> quartermaster.events.v1.Interval
+	16, // 1: quartermaster.events.v1.PlanComputed.cost:type_name -> quartermaster.events.v1.Money
+	16, // 2: quartermaster.events.v1.PlanComputed.lower_bound:type_name -> quartermaster.events.v1.Money
+	17, // 3: quartermaster.events.v1.Purchase.market:type_name -> quartermaster.events.v1.Market
 	2,  // 4: quartermaster.events.v1.RecommendationMade.purchases:type_name -> quartermaster.events.v1.Purchase
-	13, // 5: quartermaster.events.v1.RecommendationMade.cost:type_name -> quartermaster.events.v1.Money
-	14, // 6: quartermaster.events.v1.CommitmentPurchased.market:type_name -> quartermaster.events.v1.Market
-	12, // 7: quartermaster.events.v1.CommitmentPurchased.term:type_name -> quartermaster.events.v1.Interval
-	13, // 8: quartermaster.events.v1.CommitmentPurchased.upfront:type_name -> quartermaster.events.v1.Money
-	13, // 9: quartermaster.events.v1.CommitmentPurchased.hourly:type_name -> quartermaster.events.v1.Money
-	8,  // 10: quartermaster.events.v1.CommitmentPurchased.owners:type_name -> quartermaster.events.v1.Share
-	12, // 11: quartermaster.events.v1.CommitmentRenewed.term:type_name -> quartermaster.events.v1.Interval
-	13, // 12: quartermaster.events.v1.CommitmentRenewed.upfront:type_name -> quartermaster.events.v1.Money
-	13, // 13: quartermaster.events.v1.CommitmentRenewed.hourly:type_name -> quartermaster.events.v1.Money
-	14, // [14:14] is the sub-list for method output_type
-	14, // [14:14] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	16, // 5: quartermaster.events.v1.RecommendationMade.cost:type_name -> quartermaster.events.v1.Money
+	16, // 6: quartermaster.events.v1.RecommendationMade.saving:type_name -> quartermaster.events.v1.Money
+	16, // 7: quartermaster.events.v1.RecommendationMade.saving_low:type_name -> quartermaster.events.v1.Money
+	16, // 8: quartermaster.events.v1.RecommendationMade.saving_high:type_name -> quartermaster.events.v1.Money
+	8,  // 9: quartermaster.events.v1.CommandIssued.approvals:type_name -> quartermaster.events.v1.Approval
+	15, // 10: quartermaster.events.v1.OutcomeRecorded.window:type_name -> quartermaster.events.v1.Interval
+	16, // 11: quartermaster.events.v1.OutcomeRecorded.measured:type_name -> quartermaster.events.v1.Money
+	17, // 12: quartermaster.events.v1.CommitmentPurchased.market:type_name -> quartermaster.events.v1.Market
+	15, // 13: quartermaster.events.v1.CommitmentPurchased.term:type_name -> quartermaster.events.v1.Interval
+	16, // 14: quartermaster.events.v1.CommitmentPurchased.upfront:type_name -> quartermaster.events.v1.Money
+	16, // 15: quartermaster.events.v1.CommitmentPurchased.hourly:type_name -> quartermaster.events.v1.Money
+	11, // 16: quartermaster.events.v1.CommitmentPurchased.owners:type_name -> quartermaster.events.v1.Share
+	15, // 17: quartermaster.events.v1.CommitmentRenewed.term:type_name -> quartermaster.events.v1.Interval
+	16, // 18: quartermaster.events.v1.CommitmentRenewed.upfront:type_name -> quartermaster.events.v1.Money
+	16, // 19: quartermaster.events.v1.CommitmentRenewed.hourly:type_name -> quartermaster.events.v1.Money
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_events_v1_procurement_proto_init() }
@@ -1157,7 +1649,7 @@ func file_events_v1_procurement_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_events_v1_procurement_proto_rawDesc), len(file_events_v1_procurement_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   12,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

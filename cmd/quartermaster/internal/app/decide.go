@@ -62,7 +62,7 @@ func (d *Draft) Signed() bool {
 
 // signs reports whether an event of the draft is signed.
 func (d *Draft) signs(env *domain.Envelope) bool {
-	return d.OfNodes || d.SignAll || domain.NeedsSignature(env.Event.Type())
+	return d.OfNodes || d.SignAll || domain.NeedsSignature(env.Event)
 }
 
 // Proposal is a draft that its signer has the right to decide.
@@ -152,7 +152,7 @@ func (c *Caller) Propose(ctx context.Context, d Draft, signer ed25519.PublicKey)
 		}
 		for i := range p.Events {
 			env := &p.Events[i]
-			if domain.NeedsSignature(env.Event.Type()) {
+			if domain.NeedsSignature(env.Event) {
 				env.Time = Now() // the decision is made now, whenever it takes effect
 			}
 			if err := domain.Validate(env); err != nil {
@@ -247,7 +247,7 @@ func (p *Proposal) unsignedAllowed(auth *registry.Authority, v projections.View,
 	}
 	for i := range p.Events {
 		env := &p.Events[i]
-		if !p.OfNodes && domain.NeedsSignature(env.Event.Type()) {
+		if !p.OfNodes && domain.NeedsSignature(env.Event) {
 			continue // the authority judges it
 		}
 		of := []string{env.Workspace}

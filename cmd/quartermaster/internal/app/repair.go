@@ -312,7 +312,7 @@ func (h *Conn) confirm(ctx context.Context, m *mending, tp domain.TopicPartition
 func sameStatement(a, b *domain.Envelope) (bool, error) {
 	if a.Subject != b.Subject || a.Workspace != b.Workspace || a.Cluster != b.Cluster ||
 		a.Recorded != b.Recorded || a.Cites != b.Cites ||
-		a.Time != b.Time && !domain.NeedsSignature(a.Event.Type()) {
+		a.Time != b.Time && !domain.NeedsSignature(a.Event) {
 		return false, nil
 	}
 	return projections.SameEvent(a.Event, b.Event)

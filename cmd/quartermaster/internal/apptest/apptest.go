@@ -103,11 +103,11 @@ func FilledDir(t *testing.T) string {
 		if env.Source == "" {
 			env.Source = fmt.Sprint("test/", i)
 		}
-		if domain.NeedsSignature(env.Event.Type()) {
+		if domain.NeedsSignature(env.Event) {
 			env.Time = app.Now()
 		}
 		env.Incarnation, env.Sequence = 1, 1
-		if domain.NeedsSignature(env.Event.Type()) {
+		if domain.NeedsSignature(env.Event) {
 			if err := wire.Sign(&env, who, key); err != nil {
 				t.Fatal(err)
 			}
