@@ -45,6 +45,7 @@ type memoryPartition struct {
 	reads map[int64]int
 	// tallies are of all rows, also those that were left to parts.
 	tallies tallies
+	days    usageDays
 }
 
 // NewMemory returns an empty store for the given topics.
@@ -64,7 +65,7 @@ func NewMemory(topics []domain.TopicSpec) *Memory {
 func (m *Memory) empty(tp domain.TopicPartition, p *memoryPartition) {
 	p.rows, p.next, p.last, p.broken = NewWorkingSet(), 0, domain.Anchor{}, false
 	p.base, p.reads, p.end, p.lacksLast = map[int64]basePart{}, map[int64]int{}, 0, false
-	p.tallies = tallies{}
+	p.tallies, p.days = tallies{}, usageDays{floor: -1}
 	p.rows.below = func(k Key) ([]byte, error) { return m.below(p, k) }
 }
 
@@ -120,6 +121,7 @@ func (t *memoryTx) Commit(_ context.Context, next int64, last domain.Anchor) err
 	t.p.next, t.p.last = next, last
 	t.p.tallies.add(&t.p.rows.changes)
 	t.p.note(t.p.rows.changed)
+	t.p.days.add(t.p.rows.days)
 	t.p.rows.Settle()
 	t.p.rows.seal()
 	t.Rollback()

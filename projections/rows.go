@@ -321,6 +321,7 @@ type WorkingSet struct {
 	changed []*entry
 	// changes are the tallies of what changed since Settle, offset is that of the current record.
 	changes tallies
+	days    map[usageDay]int64 // the last record that changed each since Settle
 	offset  int64
 	settled []*entry // stored, to be sealed at once
 	batch   uint64
@@ -350,7 +351,7 @@ type WorkingSet struct {
 func NewWorkingSet() *WorkingSet {
 	return &WorkingSet{
 		batch: 1, least: leastOpen,
-		hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf),
+		hours: make(map[Key]*entry), shelves: make(map[shelfKey]*shelf), days: make(map[usageDay]int64),
 	}
 }
 
@@ -411,6 +412,18 @@ func (s *shelf) reaches(q Query) bool {
 	return n > 0 && (q.From == 0 || s.hours[n-1] >= q.From) && (q.To == 0 || s.hours[0] < q.To)
 }
 
+// within returns the hours of the shelf within the bounds of a query, half-open.
+func (s *shelf) within(q Query) (from, to int) {
+	to = len(s.hours)
+	if q.From != 0 {
+		from, _ = slices.BinarySearch(s.hours, q.From)
+	}
+	if q.To != 0 {
+		to, _ = slices.BinarySearch(s.hours, q.To)
+	}
+	return from, max(from, to)
+}
+
 // unshelve takes an hour off its shelf, if it is on one.
 func (r *WorkingSet) unshelve(k Key) {
 	if s := r.shelves[shelfOf(k)]; s != nil {
@@ -421,7 +434,8 @@ func (r *WorkingSet) unshelve(k Key) {
 	}
 }
 
-// each calls yield with every entry of a table that a query selects, in no particular order.
+// each calls yield with every entry of a table that a query selects, in no particular order. Of a query for the last row
+// of a scope and id it may yield earlier ones too.
 func (r *WorkingSet) each(q Query, yield func(*entry)) {
 	if q.Table != TableUsage {
 		for k, e := range r.tables[q.Table] {
@@ -441,13 +455,15 @@ func (r *WorkingSet) each(q Query, yield func(*entry)) {
 		}
 	}
 	for at, s := range r.shelves {
-		if !s.reaches(q) {
+		if !s.reaches(q) || q.Scope != "" && q.Scope != at.scope || q.ID != "" && q.ID != at.id {
 			continue
 		}
-		for i, hour := range s.hours {
-			if k := (Key{TableUsage, at.scope, at.id, hour}); q.Holds(k) {
-				yield(&entry{key: k, raw: s.raws[i]})
-			}
+		from, to := s.within(q)
+		if q.Last { // the others come before it
+			from = max(from, to-1)
+		}
+		for i := from; i < to; i++ {
+			yield(&entry{key: Key{TableUsage, at.scope, at.id, s.hours[i]}, raw: s.raws[i]})
 		}
 	}
 }
@@ -464,10 +480,8 @@ func (r *WorkingSet) eachOf(q Query, yield func(*entry)) {
 		if s == nil {
 			continue
 		}
-		for i, hour := range s.hours {
-			if k := (Key{TableUsage, q.Scope, q.ID, hour}); q.Holds(k) {
-				yield(&entry{key: k, raw: s.raws[i]})
-			}
+		for i, to := s.within(q); i < to; i++ {
+			yield(&entry{key: Key{TableUsage, q.Scope, q.ID, s.hours[i]}, raw: s.raws[i]})
 		}
 	}
 }
@@ -630,6 +644,7 @@ func (r *WorkingSet) Settle() {
 	}
 	r.changed = r.changed[:0]
 	r.changes = tallies{}
+	clear(r.days)
 	r.batch++
 }
 

@@ -134,6 +134,7 @@ func (m *Memory) ReadSnapshot(r io.Reader, size int64, log string) (domain.Posit
 	for i, tp := range tps {
 		d.add(tp, sums[i])
 		m.parts[tp].next, m.parts[tp].last = info.Position[tp], info.Anchors[tp]
+		m.parts[tp].days = usageDays{floor: info.Position[tp] - 1}
 	}
 	if err := s.matches(&info, d); err != nil {
 		return nil, err

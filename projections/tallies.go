@@ -157,6 +157,9 @@ func (r *WorkingSet) Tallied(yield func(Tally) bool) {
 
 // note records a change of a row by the current record.
 func (r *WorkingSet) note(k Key, rows int64) {
+	if k.Table == TableUsage && rows == 0 { // every change is noted so, too
+		r.days[usageDayOf(k)] = r.offset
+	}
 	t := r.changes.at(k)
 	t.rows, t.changed = t.rows+rows, r.offset
 }
