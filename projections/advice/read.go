@@ -2,6 +2,7 @@ package advice
 
 import (
 	"fmt"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
@@ -14,6 +15,8 @@ import (
 type Options struct {
 	// StaleAfter is how long a deployment may go unseen; 0: an hour, as "models" has it.
 	StaleAfter domain.Instant
+	// Hours keeps sums of earlier days. nil: they are summed up from their rows.
+	Hours *Hours
 }
 
 // Read returns the figures of a tick. It reads rows of the windows, not of the history before them.
@@ -32,7 +35,7 @@ func Read(view projections.View, at domain.Instant, as Options) (*advice.Figures
 	if r.fleet, err = inventory.ReadFleet(view); err != nil {
 		return nil, err
 	}
-	for _, read := range []func() error{r.parts, r.use, r.deployments, r.serving, r.gaps} {
+	for _, read := range []func() error{r.parts, r.use, r.weeks, r.deployments, r.serving, r.gaps} {
 		if err := read(); err != nil {
 			return nil, err
 		}
@@ -49,6 +52,8 @@ type reader struct {
 	fleet     *inventory.Fleet
 	f         *advice.Figures
 	declared  map[deployed]*inventory.ModelEntry
+	today     map[hourOf]*sum // of the day that ends at end
+	months    map[model]*[weeks * weekHours]sum
 }
 
 type deployed struct{ cluster, deployment string }
@@ -62,4 +67,14 @@ func (r *reader) last(length domain.Instant) domain.Interval {
 func (r *reader) owner(cluster string) string {
 	_, owner := r.fleet.Cluster(cluster, r.at)
 	return owner
+}
+
+// compareAll compares pairs of names, until two differ.
+func compareAll(pairs ...string) int {
+	for i := 0; i < len(pairs); i += 2 {
+		if c := strings.Compare(pairs[i], pairs[i+1]); c != 0 {
+			return c
+		}
+	}
+	return 0
 }

@@ -1,14 +1,18 @@
 package advice_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	"quartermaster/domain"
 	rules "quartermaster/domain/advice"
+	"quartermaster/domain/packing/online"
 	"quartermaster/projections"
 	"quartermaster/projections/advice"
 	"quartermaster/projections/inventory"
+	"quartermaster/projections/planning"
+	"quartermaster/projections/registry"
 	"quartermaster/projections/serving"
 	"quartermaster/projections/storetest"
 	"quartermaster/projections/usage"
@@ -243,6 +247,96 @@ func TestGaps(t *testing.T) {
 		g := find(t, f.Gaps, func(g *rules.Gap) bool { return g.Kind == inventory.StreamIncomplete })
 		if g.Count != 4 || g.Subject.Cluster != "busy" || g.Subject.Node != "m" {
 			t.Errorf("stream %+v", g)
+		}
+	})
+}
+
+// Figures with kept days are those without, and only days that changed are summed up again.
+func TestHours(t *testing.T) {
+	kept := &advice.Hours{}
+	l := watched()
+	read := func(what string, days int) {
+		t.Helper()
+		figures(t, l, advice.Options{}, func(v projections.View, want *rules.Figures) {
+			got, err := advice.Read(v, tick, advice.Options{Hours: kept})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: figures differ: %+v and %+v", what, got, want)
+			}
+			if kept.Read != days {
+				t.Errorf("%s: %d days were summed up, want %d", what, kept.Read, days)
+			}
+		})
+	}
+	read("at first", 2*28)
+	read("again", 0)
+	l.AppendAt(report("silent", storetest.Start-5*domain.Day, 900, 0), tick-3)
+	read("after a late sample", 1)
+	l.Append(report("busy", storetest.Start, 900, 0))
+	read("after a sample of today", 0)
+	fault := domain.Envelope{Cluster: "silent", Time: storetest.Start - 30*domain.Hour, Event: &domain.GPUFaultObserved{
+		Node: "n", Kind: domain.FaultXID, Code: 79, Class: "hardware", Fatal: true, GPU: storetest.GPU("silent", "n", 0),
+	}}
+	l.AppendAt(fault, storetest.Start-30*domain.Hour)
+	read("after a fault of the day before yesterday", 2)
+	l.Append(storetest.Node("late", "n", "H100 80GB", 8, storetest.Start-2*domain.Hour))
+	read("after a node came", 28)
+}
+
+// The week and its hours are those of "usage", and a deployment that fits a slice is that of "fragmentation".
+func TestWeeks(t *testing.T) {
+	figures(t, watched(), advice.Options{}, func(v projections.View, f *rules.Figures) {
+		week := domain.Interval{From: storetest.Start - 7*domain.Day, To: storetest.Start}
+		r, err := usage.NewReport(v, week.From, week.To, usage.Filter{}, usage.ByCluster)
+		if err != nil || len(f.Use) != 4 {
+			t.Fatalf("%v %+v", err, f.Use)
+		}
+		for i, g := range r.Groups {
+			if u := f.Use[2+i]; u.Window != week || u.Service != g.Service || u.Measured != g.Measured || u.Active != g.Active {
+				t.Errorf("%+v, want %+v", u, g)
+			}
+		}
+		if len(f.Weeks) != 2 || len(f.Weeks[0].Service) != 28*24 {
+			t.Fatalf("%d weeks", len(f.Weeks))
+		}
+		for h, s := range f.Weeks[0].Service {
+			if s != 2*projections.MsPerHour || f.Weeks[0].Unused[h] != 0 {
+				t.Fatalf("hour %d: %d of %d without a holder", h, f.Weeks[0].Unused[h], s)
+			}
+		}
+	})
+}
+
+// A deployment that fits a slice is that of "fragmentation" over the same days.
+func TestHoldings(t *testing.T) {
+	l := watched()
+	for at := storetest.Start - 2*domain.Day; at < storetest.Start; at += domain.Hour {
+		e := report("silent", at, 100, 0)
+		e.Event.(*domain.NodeSampled).MemoryUsedMiB = []uint32{8001, 1}
+		l.Append(e)
+	}
+	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+		a, err := registry.NewAuthority(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := planning.PlacementsAt(v, a, storetest.Start-7*domain.Day, storetest.Start, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fits := slices.DeleteFunc(online.Rightsize(p.Held, 200, nil), func(f online.Fit) bool { return f.Profile == "" })
+		if len(fits) != 1 || len(f.Holdings) != 1 {
+			t.Fatalf("%+v and %+v", f.Holdings, fits)
+		}
+		want := rules.Fit{
+			Window:    domain.Interval{From: storetest.Start - 7*domain.Day, To: storetest.Start},
+			Workspace: "team-a", Cluster: "silent", Deployment: "train", GPUModel: fits[0].Model, To: "1g.10gb",
+			PeakMiB: 8000, Activity: 100, GPUMs: 48 * projections.MsPerHour, SavedMs: fits[0].SavedGPUMs, Coverage: 1000,
+		}
+		if f.Holdings[0] != want {
+			t.Errorf("%+v, want %+v", f.Holdings[0], want)
 		}
 	})
 }

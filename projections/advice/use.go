@@ -10,7 +10,6 @@ import (
 	"quartermaster/domain/advice"
 	"quartermaster/projections"
 	"quartermaster/projections/inventory"
-	"quartermaster/projections/planning"
 	"quartermaster/projections/usage"
 )
 
@@ -54,9 +53,8 @@ func (s *sum) segment(d *usage.DeviceSegment) {
 
 // pass is the pass over the usage of a day.
 type pass struct {
-	hours    map[hourOf]*sum
-	devices  map[model]*advice.Devices
-	holdings planning.Holdings
+	hours   map[hourOf]*sum
+	devices map[model]*advice.Devices
 
 	// Of the current node.
 	cluster, node string
@@ -80,7 +78,6 @@ type gpuDay struct {
 
 // device adds a GPU's hour.
 func (p *pass) device(d *usage.DeviceHour) error {
-	p.holdings.Device(d)
 	if k := (hourOf{model{d.Cluster, d.Model}, d.Hour}); p.sum == nil || k != p.last {
 		if p.sum = p.hours[k]; p.sum == nil {
 			p.sum = &sum{}
@@ -131,15 +128,12 @@ func (p *pass) flush() {
 	p.gpus = p.gpus[:0]
 }
 
-// use reads the GPU time of a day, of its devices, and of a week.
+// use reads the GPU time of a day, and of its devices.
 func (r *reader) use() error {
 	day := r.last(domain.Day)
 	p := &pass{hours: map[hourOf]*sum{}, devices: map[model]*advice.Devices{}}
-	rows := func(k projections.Key, u *projections.UsageHour) error {
-		p.holdings.Row(k, u)
-		return nil
-	}
-	if err := usage.EachDeviceHourAndRow(r.view, r.fleet, day.From, day.To, rows, p.device); err != nil {
+	ignored := func(projections.Key, *projections.UsageHour) error { return nil }
+	if err := usage.EachDeviceHourAndRow(r.view, r.fleet, "", day.From, day.To, ignored, p.device); err != nil {
 		return err
 	}
 	p.flush()
@@ -152,6 +146,7 @@ func (r *reader) use() error {
 		}
 		total.add(s)
 	}
+	r.today = p.hours
 	r.window(day, of)
 	for _, k := range slices.SortedFunc(maps.Keys(p.devices), model.compare) {
 		d := p.devices[k]

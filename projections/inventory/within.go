@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"quartermaster/domain"
@@ -31,6 +32,80 @@ func (f *Fleet) DigestWithin(view projections.View, span domain.Interval) ([32]b
 	}
 	h.Write(b)
 	return [32]byte(h.Sum(nil)), nil
+}
+
+// ClusterDigests digest, for each cluster, what decides about its usage within a span.
+type ClusterDigests struct {
+	of   map[string][32]byte
+	rest [32]byte // of a cluster of which nothing was stated
+}
+
+// Of returns the digest of a cluster.
+func (d *ClusterDigests) Of(cluster string) [32]byte {
+	if sum, ok := d.of[cluster]; ok {
+		return sum
+	}
+	return d.rest
+}
+
+// DigestsWithin returns what [Fleet.DigestWithin] digests, by cluster and for each of several spans, which ascend. It also
+// has the names under which GPUs were reported, where there are several.
+func (f *Fleet) DigestsWithin(view projections.View, spans []domain.Interval) ([]ClusterDigests, error) {
+	if len(spans) == 0 {
+		return nil, nil
+	}
+	p, err := readPayers(view)
+	if err != nil {
+		return nil, err
+	}
+	all := domain.Interval{From: spans[0].From, To: spans[len(spans)-1].To}
+	shared, err := FindAliases(view, f.Index, projections.Query{From: projections.HourOf(all.From), To: projections.HourOf(all.To-1) + 1})
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ClusterDigests, len(spans))
+	for i, span := range spans {
+		rules := p.appendWithin(nil, span)
+		d := &out[i]
+		d.of, d.rest = map[string][32]byte{}, sha256.Sum256(rules)
+		names := shared.nodes
+		var b []byte
+		for at := 0; at < len(f.Nodes) || len(names) > 0; {
+			cluster := ""
+			if at < len(f.Nodes) {
+				cluster = f.Nodes[at].Cluster
+			}
+			if len(names) > 0 && (at == len(f.Nodes) || names[0].Cluster < cluster) {
+				cluster = names[0].Cluster
+			}
+			b = append(b[:0], rules...)
+			for ; at < len(f.Nodes) && f.Nodes[at].Cluster == cluster; at++ {
+				b = f.Nodes[at].appendWithin(b, span)
+			}
+			for ; len(names) > 0 && names[0].Cluster == cluster; names = names[1:] {
+				b = names[0].appendWithin(b, span)
+			}
+			d.of[cluster] = sha256.Sum256(b)
+		}
+	}
+	return out, nil
+}
+
+// appendWithin appends the names that share GPUs within a span, nothing if it is another time.
+func (n *sharing) appendWithin(b []byte, span domain.Interval) []byte {
+	from, to := max(n.from, projections.HourOf(span.From)), min(n.to, projections.HourOf(span.To-1)+1)
+	if from >= to {
+		return b
+	}
+	b = appendText(append(b, 'a'), n.Node)
+	b = binary.AppendVarint(binary.AppendVarint(b, from), to)
+	for _, gpu := range slices.SortedFunc(maps.Keys(n.gpus), func(x, y domain.GPUID) int { return bytes.Compare(x[:], y[:]) }) {
+		b = append(append(b, 'g'), gpu[:]...)
+		for _, o := range n.gpus[gpu] {
+			b = appendText(append(b, 'n'), o.Node)
+		}
+	}
+	return b
 }
 
 // appendWithin appends what was stated of a node for a span, nothing if there is nothing. Each part

@@ -70,7 +70,7 @@ func PlacementsAt(view projections.View, a *registry.Authority, from, at domain.
 		c, _ := f.Cluster(cluster, hour)
 		return c != nil && c.Region == region
 	}
-	err = usage.EachDeviceHourAndRow(view, f, from, at, func(k projections.Key, u *projections.UsageHour) error {
+	err = usage.EachDeviceHourAndRow(view, f, "", from, at, func(k projections.Key, u *projections.UsageHour) error {
 		if within(k.Scope, domain.Instant(k.Hour)*domain.Hour) {
 			w.held.Row(k, u)
 		}

@@ -106,16 +106,29 @@ func EachDeviceHourOf(
 	}, yield)
 }
 
-// EachDeviceHourAndRow is [EachDeviceHour] of a fleet that was read. It also calls rows with each usage hour, after its
-// devices, so that what else the hours hold needs no second pass. rows MUST NOT change or keep what it gets.
+// EachDeviceHourAndRow is [EachDeviceHour] of a fleet that was read, and of one cluster or, for "", of all. It also calls
+// rows with each usage hour, after its devices, so that what else the hours hold needs no second pass. rows MUST NOT change
+// or keep what it gets.
 func EachDeviceHourAndRow(
-	view projections.View, f *inventory.Fleet, from, to domain.Instant,
+	view projections.View, f *inventory.Fleet, cluster string, from, to domain.Instant,
 	rows func(projections.Key, *projections.UsageHour) error, yield func(*DeviceHour) error,
 ) error {
 	if err := checkPeriod(from, to); err != nil {
 		return err
 	}
-	return walkDevices(f, from, to, func(q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+	walked := f
+	if cluster != "" {
+		only := *f
+		first, _ := slices.BinarySearchFunc(f.Nodes, cluster, func(n *inventory.NodeTime, c string) int { return strings.Compare(n.Cluster, c) })
+		last := first
+		for last < len(f.Nodes) && f.Nodes[last].Cluster == cluster {
+			last++
+		}
+		only.Nodes = f.Nodes[first:last]
+		walked = &only
+	}
+	return walkDevices(walked, from, to, func(q projections.Query, take func(projections.Key, *projections.UsageHour) error) error {
+		q.Scope = cluster
 		return inventory.EachUsage(view, f.Index, q, func(k projections.Key, row *projections.UsageHour) error {
 			if err := take(k, row); err != nil {
 				return err
