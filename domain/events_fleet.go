@@ -40,20 +40,31 @@ type ClusterRegistered struct {
 	Shards uint32 `json:"shards,omitempty"`
 }
 
-// ClusterKeyIssued records a new push key by its HMAC; the key itself is shown once and never stored.
+// What a key of a cluster may be used for.
+const (
+	KeyPush    = "push"    // events of the cluster
+	KeyReceive = "receive" // commands for the cluster, and what came of them
+)
+
+// KeyScopes returns what keys of clusters may be used for.
+func KeyScopes() []string { return []string{KeyPush, KeyReceive} }
+
+// ClusterKeyIssued records a new key by its HMAC; the key itself is shown once and never stored.
 type ClusterKeyIssued struct {
-	KeyID   string  `json:"key_id"`
-	MAC     []byte  `json:"mac"` // HMAC-SHA-256
-	Expires Instant `json:"expires,omitempty"`
+	KeyID   string   `json:"key_id"`
+	MAC     []byte   `json:"mac"` // HMAC-SHA-256
+	Expires Instant  `json:"expires,omitempty"`
+	Scopes  []string `json:"scopes,omitempty"` // of [KeyScopes]; empty: push
 }
 
 // ClusterKeyRotated issues a key. The previous key stays valid for a while, 24 hours by default.
 type ClusterKeyRotated struct {
-	KeyID              string  `json:"key_id"`
-	MAC                []byte  `json:"mac"`
-	Expires            Instant `json:"expires,omitempty"`
-	PreviousKeyID      string  `json:"previous_key_id"`
-	PreviousValidUntil Instant `json:"previous_valid_until"`
+	KeyID              string   `json:"key_id"`
+	MAC                []byte   `json:"mac"`
+	Expires            Instant  `json:"expires,omitempty"`
+	PreviousKeyID      string   `json:"previous_key_id"`
+	PreviousValidUntil Instant  `json:"previous_valid_until"`
+	Scopes             []string `json:"scopes,omitempty"` // of this key, which does not inherit any; empty: push
 }
 
 // ClusterKeyRevoked ends a key at once.

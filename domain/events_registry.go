@@ -75,6 +75,7 @@ const (
 	PolicyPosture            PolicyKind = "posture"             // Value: how Selector survives the loss of a region or provider ([PostureActiveActive] …); Share: of its demand
 	PolicyTransferPrice      PolicyKind = "transfer_price"      // Value: what a GPU-hour of Selector's work costs besides in another region, such as 0.05 USD
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
+	PolicyAdviceThreshold    PolicyKind = "advice_threshold"    // Value: threshold of rule Scope in its unit, or off; Share: least coverage of telemetry
 )
 
 // What keeps the demand of a [PolicyPosture] when a region or a provider is lost.

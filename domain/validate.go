@@ -151,6 +151,7 @@ func Validate(env *Envelope) error {
 			c.id("key_id", e.KeyID)
 			c.bytes("mac", e.MAC, 32)
 			c.optionalInstant("expires", e.Expires)
+			c.keyScopes(e.Scopes)
 		}
 	case *ClusterKeyRotated:
 		if c.given(e != nil) {

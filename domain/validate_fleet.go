@@ -118,11 +118,14 @@ func (c *checker) policySet(e *PolicySet) {
 	case PolicyLedgerAccount:
 		oneOf(c, "scope", e.Scope, LedgerScopes...)
 		c.id("value", e.Value)
+	case PolicyAdviceThreshold:
+		c.adviceThreshold(e)
 	default:
 		oneOf(c, "kind", e.Kind, PolicyResidency, PolicyCertification, PolicyPlacement, PolicyApart, PolicyDedicated,
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
 			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
-			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyTransferPrice, PolicyLedgerAccount)
+			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyTransferPrice, PolicyLedgerAccount,
+			PolicyAdviceThreshold)
 	}
 	c.substitutes(e)
 	c.optionalID("standby", e.Standby)
@@ -133,6 +136,26 @@ func (c *checker) policySet(e *PolicySet) {
 	c.columns("columns", e.Columns)
 	if kinds := []PolicyKind{PolicyRecoverableTax, PolicyLedgerAccount, PolicyBooksCurrency}; len(e.Columns) > 0 && !slices.Contains(kinds, e.Kind) {
 		c.bad("columns", "are for %s, %s and %s, and the kind is %s", kinds[0], kinds[1], kinds[2], e.Kind)
+	}
+}
+
+// adviceThreshold leaves to the rules whether there is such a rule, and what its threshold may be.
+func (c *checker) adviceThreshold(e *PolicySet) {
+	c.id("scope", e.Scope)
+	if s := e.Selector; s.Deployment != "" || s.Tier != "" || s.Environment != "" || len(s.Regions)+len(s.Countries) > 0 {
+		c.bad("selector", "names more than workspace, class and cluster, and thresholds differ by nothing else")
+	}
+	if e.Value == "" {
+		c.bad("value", "is missing, want a threshold such as 0.45, or off")
+	} else if e.Value != "off" {
+		d, err := decimal.NewFromString(e.Value)
+		if err != nil {
+			c.bad("value", "%s is neither off nor a decimal such as 0.45", quote(e.Value))
+		}
+		c.notNegative("value", d)
+	}
+	if e.Share.Valid {
+		c.fraction("share", e.Share)
 	}
 }
 
@@ -384,6 +407,14 @@ func (c *checker) clusterKeyRotated(e *ClusterKeyRotated) {
 	c.instant("previous_valid_until", e.PreviousValidUntil)
 	if e.KeyID == e.PreviousKeyID {
 		c.bad("previous_key_id", "%s is the new key", quote(e.PreviousKeyID))
+	}
+	c.keyScopes(e.Scopes)
+}
+
+func (c *checker) keyScopes(scopes []string) {
+	c.ids("scopes", scopes)
+	for _, s := range scopes {
+		oneOf(c, "scopes", s, KeyScopes()...)
 	}
 }
 

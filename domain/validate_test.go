@@ -66,6 +66,7 @@ func validEvents() map[Type]*Envelope {
 		&PolicySet{Policy: "near", Kind: PolicyApart, EffectiveFrom: t0, Scope: "node", Selector: Selector{Environment: "production", Regions: []string{"fra"}, Countries: []string{"DE"}}, Others: []Selector{{Environment: "research"}}},
 		&PolicySet{Policy: "newer", Kind: PolicySubstitution, EffectiveFrom: t0, Substitutes: []GPUSubstitute{{For: "A100 80GB", By: "H100", GPUs: dec("0.45"), Measured: true}}},
 		&PolicySet{Policy: "standby", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureColdStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0.2")},
+		&PolicySet{Policy: "idle", Kind: PolicyAdviceThreshold, EffectiveFrom: t0, Scope: "utilization", Value: "0.45", Share: nullDec("0.8"), Selector: Selector{Workspace: "acme", Class: ClassTraining, Cluster: "c1"}},
 		&PolicySet{Policy: "egress", Kind: PolicyTransferPrice, EffectiveFrom: t0, Value: "0.05 USD", Selector: Selector{Regions: []string{"fra"}}},
 		&PolicySet{Policy: "eu", Kind: PolicyResidency, EffectiveFrom: t0, Countries: []string{"DE", "FR"}, Selector: Selector{Class: ClassServing}},
 		&QuotaSet{Quota: "q", Resource: "nvidia.com/gpu", Limit: dec("64"), EffectiveFrom: t0},
@@ -79,7 +80,7 @@ func validEvents() map[Type]*Envelope {
 		&LegalHoldSet{Hold: "case-7", Reason: "a lawsuit"},
 		&PersonNamed{Person: "p-17", Sealed: []byte{1}},
 		&ClusterRegistered{Provider: "aws", ProviderClass: Hyperscaler, Region: "fra"},
-		&ClusterKeyIssued{KeyID: "k1", MAC: key32},
+		&ClusterKeyIssued{KeyID: "k1", MAC: key32, Scopes: []string{KeyPush, KeyReceive}},
 		&ClusterKeyRotated{KeyID: "k2", MAC: key32, PreviousKeyID: "k1", PreviousValidUntil: t0 + Hour},
 		&ClusterKeyRevoked{KeyID: "k1"},
 		&GPURetired{Node: "n1", GPU: GPUID{1}, Reason: "sent back"},
@@ -211,6 +212,14 @@ func TestValidateAcceptsEveryType(t *testing.T) {
 // edit makes a mutation of an event of one type.
 func edit[E Event](f func(E)) func(*Envelope) { return func(env *Envelope) { f(env.Event.(E)) } }
 
+// threshold returns a violation of a policy about a threshold of advice.
+func threshold(change func(*PolicySet)) func(*Envelope) {
+	return edit(func(e *PolicySet) {
+		*e = PolicySet{Policy: "p", Kind: PolicyAdviceThreshold, EffectiveFrom: t0, Scope: "utilization", Value: "0.45"}
+		change(e)
+	})
+}
+
 // pools makes a mutation of a policy about shared costs.
 func pools(all ...CostPool) func(*Envelope) {
 	return edit(func(e *PolicySet) {
@@ -258,7 +267,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, transfer_price, ledger_account`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, transfer_price, ledger_account, advice_threshold`},
 	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
 	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
 	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},
@@ -320,6 +329,13 @@ var violations = []struct {
 	{edit(func(e *PolicySet) {
 		*e = PolicySet{Policy: "p", Kind: PolicyPosture, EffectiveFrom: t0, Value: PostureHotStandby, Share: nullDec("1"), Standby: "fra", StandbyPriceShare: nullDec("0")}
 	}), TypePolicySet, "PolicySet: standby_price_share: is for cold_standby, and the value is hot_standby"},
+	{threshold(func(e *PolicySet) { e.Scope = "" }), TypePolicySet, "PolicySet: scope: is missing"},
+	{threshold(func(e *PolicySet) { e.Value = "" }), TypePolicySet, "PolicySet: value: is missing, want a threshold such as 0.45, or off"},
+	{threshold(func(e *PolicySet) { e.Value = "NaN" }), TypePolicySet, `PolicySet: value: "NaN" is neither off nor a decimal such as 0.45`},
+	{threshold(func(e *PolicySet) { e.Value = "1000000000000000000000000" }), TypePolicySet, "PolicySet: value: is 1e24 or more"},
+	{threshold(func(e *PolicySet) { e.Value = "-0.1" }), TypePolicySet, "PolicySet: value: -0.1 is negative"},
+	{threshold(func(e *PolicySet) { e.Share = nullDec("45") }), TypePolicySet, "PolicySet: share: 45 is not between 0 and 1"},
+	{threshold(func(e *PolicySet) { e.Selector.Regions = []string{"fra"} }), TypePolicySet, "PolicySet: selector: names more than workspace, class and cluster, and thresholds differ by nothing else"},
 	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "cheap" }), TypePolicySet, `PolicySet: value: "cheap" is not an amount with its currency, such as 12.50 USD`},
 	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "-1 USD" }), TypePolicySet, "PolicySet: value: -1 is negative"},
 	{edit(func(e *PolicySet) { e.Kind, e.Value = PolicyTransferPrice, "1" }), TypePolicySet, `PolicySet: value: "" is not an ISO 4217 code of three capital letters, for example USD`},
@@ -392,6 +408,9 @@ var violations = []struct {
 	{edit(func(e *ClusterRegistered) { e.ProviderClass = "cloud" }), TypeClusterRegistered, `ClusterRegistered: provider_class: "cloud" is unknown, want hyperscaler, neocloud, reseller, owned`},
 	{edit(func(e *ClusterRegistered) { e.Region = "" }), TypeClusterRegistered, "ClusterRegistered: region: is missing"},
 	{edit(func(e *ClusterKeyIssued) { e.MAC = nil }), TypeClusterKeyIssued, "ClusterKeyIssued: mac: has 0 bytes, want 32"},
+	{edit(func(e *ClusterKeyIssued) { e.Scopes = []string{"pull"} }), TypeClusterKeyIssued, `ClusterKeyIssued: scopes: "pull" is unknown, want push, receive`},
+	{edit(func(e *ClusterKeyIssued) { e.Scopes = []string{KeyPush, KeyPush} }), TypeClusterKeyIssued, `ClusterKeyIssued: scopes: names "push" twice`},
+	{edit(func(e *ClusterKeyRotated) { e.Scopes = []string{""} }), TypeClusterKeyRotated, "ClusterKeyRotated: scopes: is missing"},
 	{edit(func(e *ClusterKeyRotated) { e.PreviousKeyID = "k2" }), TypeClusterKeyRotated, `ClusterKeyRotated: previous_key_id: "k2" is the new key`},
 	{edit(func(e *GPURetired) { e.GPU = GPUID{} }), TypeGPURetired, "GPURetired: gpu: is missing"},
 	{edit(func(e *ClusterKeyRevoked) { e.KeyID = "" }), TypeClusterKeyRevoked, "ClusterKeyRevoked: key_id: is missing"},

@@ -39,7 +39,7 @@ import (
 //	     answer to an empty body names the cluster of the key.
 //	400  The body is not a batch.
 //	401  The key is missing, mistyped, unknown or has ended; the text says which.
-//	403  A record names a cluster other than the key's.
+//	403  A record names a cluster other than the key's, or the key is not to push.
 //	408  The body did not arrive in half a minute.
 //	413  The body is too large: send fewer records at once.
 //	415  Unsupported content type or encoding.
@@ -205,10 +205,10 @@ func (g *Gateway) take(w http.ResponseWriter, r *http.Request) (*Accepted, error
 		w.Header().Set("Allow", http.MethodPost)
 		return nil, refuse(http.StatusMethodNotAllowed, "%s is not supported: POST a batch of events", r.Method)
 	}
-	caller, err := g.Keys.Caller(r)
+	caller, err := g.Keys.Caller(r, domain.KeyPush)
 	if err != nil {
 		var refusal *StatusError
-		if errors.As(err, &refusal) && refusal.Status == http.StatusUnauthorized {
+		if errors.As(err, &refusal) && refusal.OfKey() {
 			g.Deny(r, refusal)
 		}
 		return nil, err

@@ -296,6 +296,7 @@ func TestGatewayAnswers(t *testing.T) {
 		"expired":            {prepare: func(h *house) { h.keys[0].Until, h.keys[0].Why = domain.Hour, "expires" }, status: 401, want: "of cluster lab ended at 1970-01-01T01:00:00Z (expires)", denied: "ended at"},
 		"revoked":            {prepare: func(h *house) { h.keys[0].Revoked, h.keys[0].Why = true, "revoked: lost" }, status: 401, want: "(revoked: lost)", denied: "revoked"},
 		"keys unreadable":    {prepare: func(h *house) { h.loadErr = errors.New("no database") }, status: 503, want: "the cluster keys cannot be read at the moment: no database"},
+		"receives only":      {prepare: func(h *house) { h.keys[0].Scopes = []string{domain.KeyReceive} }, status: 403, want: "of cluster lab may not push: it is to receive", denied: "of cluster lab may not push"},
 		"foreign source":     {body: labLine + "node-reporter/eu/n1 cordon n1", status: 403, want: "record 1 is of cluster eu, but the key is of cluster lab; nothing was accepted", denied: "→ eu its key pushes for cluster lab alone"},
 		"foreign, no name":   {body: "node-reporter/e\x01u/n1 cordon n1", status: 403, want: `is of cluster \"e\\x01u\"`, denied: "→  its key pushes for cluster lab alone"},
 		"foreign header":     {body: "node-reporter/lab/n1 cordon n1 eu", status: 403, want: "record 0 is of cluster eu", denied: "→ eu"},

@@ -64,6 +64,11 @@ type StatusError struct {
 
 func (r *StatusError) Error() string { return r.Text }
 
+// OfKey reports whether the request is refused for its key.
+func (r *StatusError) OfKey() bool {
+	return r.Status == http.StatusUnauthorized || r.Status == http.StatusForbidden
+}
+
 func refuse(status int, format string, args ...any) *StatusError {
 	return &StatusError{Status: status, Text: fmt.Sprintf(format, args...)}
 }
@@ -73,10 +78,10 @@ func refuseKey(kind, format string, args ...any) *StatusError {
 	return &StatusError{http.StatusUnauthorized, fmt.Sprintf(format, args...), kind}
 }
 
-// Caller returns the caller by the key in the Authorization header. The error is a
-// *StatusError: 401 when the key is missing, mistyped, unknown, expired or revoked, and 503
-// while the keys cannot be read.
-func (k *Keys) Caller(r *http.Request) (Caller, error) {
+// Caller returns the caller by the key in the Authorization header, which must have a scope. The
+// error is a *StatusError: 401 when the key is missing, mistyped, unknown, expired or revoked, 403
+// when it is for something else, and 503 while the keys cannot be read.
+func (k *Keys) Caller(r *http.Request, scope string) (Caller, error) {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
 		return Caller{}, refuseKey("it shows no cluster key", "no cluster key: send it as Authorization: Bearer qmk_…")
@@ -102,6 +107,10 @@ func (k *Keys) Caller(r *http.Request) (Caller, error) {
 	case !e.Live(domain.InstantOf(k.Now())):
 		ended := fmt.Sprintf("key %s of cluster %s ended at %s (%s)", key.ID, e.Cluster, e.Until, e.Why)
 		return Caller{}, refuseKey(ended, "%s; \"quartermaster key rotate %s\" issues a new one", ended, e.Cluster)
+	}
+	if !e.May(scope) {
+		other := fmt.Sprintf("key %s of cluster %s may not %s", key.ID, e.Cluster, scope)
+		return Caller{}, &StatusError{http.StatusForbidden, fmt.Sprintf("%s: it is to %s", other, strings.Join(e.Scopes, " and ")), other}
 	}
 	return Caller{e.Cluster, key.ID, e.Shards}, nil
 }

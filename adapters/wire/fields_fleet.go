@@ -22,6 +22,7 @@ func clusterKeyIssued(m *mover, p *eventsv1.ClusterKeyIssued, d *domain.ClusterK
 	text(m, "key_id", &p.KeyId, &d.KeyID)
 	m.bytes("mac", &p.Mac, &d.MAC)
 	m.instant("expires", &p.Expires, &d.Expires)
+	m.texts("scopes", &p.Scopes, &d.Scopes)
 }
 
 func clusterKeyRotated(m *mover, p *eventsv1.ClusterKeyRotated, d *domain.ClusterKeyRotated) {
@@ -30,6 +31,7 @@ func clusterKeyRotated(m *mover, p *eventsv1.ClusterKeyRotated, d *domain.Cluste
 	m.instant("expires", &p.Expires, &d.Expires)
 	text(m, "previous_key_id", &p.PreviousKeyId, &d.PreviousKeyID)
 	m.instant("previous_valid_until", &p.PreviousValidUntil, &d.PreviousValidUntil)
+	m.texts("scopes", &p.Scopes, &d.Scopes)
 }
 
 func clusterKeyRevoked(m *mover, p *eventsv1.ClusterKeyRevoked, d *domain.ClusterKeyRevoked) {

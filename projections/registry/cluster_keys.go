@@ -8,15 +8,27 @@ import (
 	"quartermaster/projections"
 )
 
-// ClusterKeyEntry is a key of a cluster, with which it may push.
+// ClusterKeyEntry is a key of a cluster.
 type ClusterKeyEntry struct {
 	Cluster string         `json:"cluster"`
 	KeyID   string         `json:"key_id"`
 	MAC     []byte         `json:"-"`
 	Issued  domain.Instant `json:"issued"`
+	Scopes  []string       `json:"scopes"` // what it may be used for
 	KeyLife
 	// Shards are the numbers of shards that the cluster was declared with, the present one last.
 	Shards []int `json:"-"`
+}
+
+// May reports whether the key may be used for something.
+func (k *ClusterKeyEntry) May(scope string) bool { return slices.Contains(keyScopes(k.Scopes), scope) }
+
+// keyScopes returns what a key may be used for that was issued with scopes.
+func keyScopes(scopes []string) []string {
+	if len(scopes) == 0 {
+		return []string{domain.KeyPush}
+	}
+	return scopes
 }
 
 // ClusterKeys returns all keys that clusters ever had, by cluster, then by time of issue. If two
@@ -43,9 +55,9 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 				continue
 			}
 			id, at := name{k.Scope, k.ID}, v.Order.Effective
-			issue := func(mac []byte, expires domain.Instant) {
+			issue := func(mac []byte, expires domain.Instant, scopes []string) {
 				if keys[id] == nil {
-					keys[id] = &ClusterKeyEntry{Cluster: k.Scope, KeyID: k.ID, MAC: mac, Issued: at}
+					keys[id] = &ClusterKeyEntry{Cluster: k.Scope, KeyID: k.ID, MAC: mac, Issued: at, Scopes: keyScopes(scopes)}
 				}
 				if expires != 0 {
 					ends = append(ends, end{id, expires, "expires", false})
@@ -53,9 +65,9 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 			}
 			switch ev := v.Event.(type) {
 			case *domain.ClusterKeyIssued:
-				issue(ev.MAC, ev.Expires)
+				issue(ev.MAC, ev.Expires, ev.Scopes)
 			case *domain.ClusterKeyRotated:
-				issue(ev.MAC, ev.Expires)
+				issue(ev.MAC, ev.Expires, ev.Scopes)
 				ends = append(ends, end{name{k.Scope, ev.PreviousKeyID}, ev.PreviousValidUntil, "replaced by " + k.ID, false})
 			case *domain.ClusterKeyRevoked:
 				ends = append(ends, end{id, at, RevokedFor(ev.Reason), true})

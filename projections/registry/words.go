@@ -2,6 +2,7 @@ package registry
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,9 +67,9 @@ func words(ev domain.Event) string {
 
 	// Inventory.
 	case *domain.ClusterKeyIssued:
-		return "issued cluster key " + ev.KeyID + to(ev.Expires)
+		return "issued cluster key " + ev.KeyID + scopes(ev.Scopes) + to(ev.Expires)
 	case *domain.ClusterKeyRotated:
-		return "replaced cluster key " + ev.PreviousKeyID + " by " + ev.KeyID + to(ev.Expires)
+		return "replaced cluster key " + ev.PreviousKeyID + " by " + ev.KeyID + scopes(ev.Scopes) + to(ev.Expires)
 	case *domain.ClusterKeyRevoked:
 		return "revoked cluster key " + ev.KeyID + because(ev.Reason)
 	case *domain.NodeRegistered:
@@ -182,6 +183,14 @@ func words(ev domain.Event) string {
 		return "silenced " + whom + to(ev.Until) + because(ev.Reason)
 	}
 	return "decided " + string(ev.Type())
+}
+
+// scopes says what a key may be used for, if it is more or less than to push.
+func scopes(list []string) string {
+	if len(list) == 0 || slices.Equal(list, []string{domain.KeyPush}) {
+		return ""
+	}
+	return " to " + strings.Join(list, " and ")
 }
 
 func under(word, name string) string {

@@ -126,13 +126,14 @@ func (x *ClusterRegistered) GetShards() uint32 {
 	return 0
 }
 
-// ClusterKeyIssued records a new push key by its HMAC; the key itself is shown once and
+// ClusterKeyIssued records a new key by its HMAC; the key itself is shown once and
 // never stored.
 type ClusterKeyIssued struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeyId         string                 `protobuf:"bytes,1,opt,name=key_id,json=keyId,proto3" json:"key_id,omitempty"`
 	Mac           []byte                 `protobuf:"bytes,2,opt,name=mac,proto3" json:"mac,omitempty"` // HMAC-SHA-256
 	Expires       int64                  `protobuf:"fixed64,3,opt,name=expires,proto3" json:"expires,omitempty"`
+	Scopes        []string               `protobuf:"bytes,4,rep,name=scopes,proto3" json:"scopes,omitempty"` // push, receive; empty: push
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +189,13 @@ func (x *ClusterKeyIssued) GetExpires() int64 {
 	return 0
 }
 
+func (x *ClusterKeyIssued) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
+}
+
 // ClusterKeyRotated issues a key and limits how long the previous one stays valid.
 type ClusterKeyRotated struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
@@ -196,6 +204,7 @@ type ClusterKeyRotated struct {
 	Expires            int64                  `protobuf:"fixed64,3,opt,name=expires,proto3" json:"expires,omitempty"`
 	PreviousKeyId      string                 `protobuf:"bytes,4,opt,name=previous_key_id,json=previousKeyId,proto3" json:"previous_key_id,omitempty"`
 	PreviousValidUntil int64                  `protobuf:"fixed64,5,opt,name=previous_valid_until,json=previousValidUntil,proto3" json:"previous_valid_until,omitempty"`
+	Scopes             []string               `protobuf:"bytes,6,rep,name=scopes,proto3" json:"scopes,omitempty"` // push, receive; empty: push
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -263,6 +272,13 @@ func (x *ClusterKeyRotated) GetPreviousValidUntil() int64 {
 		return x.PreviousValidUntil
 	}
 	return 0
+}
+
+func (x *ClusterKeyRotated) GetScopes() []string {
+	if x != nil {
+		return x.Scopes
+	}
+	return nil
 }
 
 // ClusterKeyRevoked ends a key immediately.
@@ -1135,17 +1151,19 @@ const file_events_v1_fleet_proto_rawDesc = "" +
 	"\x06shards\x18\b \x01(\rR\x06shards\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"U\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"m\n" +
 	"\x10ClusterKeyIssued\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\fR\x03mac\x12\x18\n" +
-	"\aexpires\x18\x03 \x01(\x10R\aexpires\"\xb0\x01\n" +
+	"\aexpires\x18\x03 \x01(\x10R\aexpires\x12\x16\n" +
+	"\x06scopes\x18\x04 \x03(\tR\x06scopes\"\xc8\x01\n" +
 	"\x11ClusterKeyRotated\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\fR\x03mac\x12\x18\n" +
 	"\aexpires\x18\x03 \x01(\x10R\aexpires\x12&\n" +
 	"\x0fprevious_key_id\x18\x04 \x01(\tR\rpreviousKeyId\x120\n" +
-	"\x14previous_valid_until\x18\x05 \x01(\x10R\x12previousValidUntil\"B\n" +
+	"\x14previous_valid_until\x18\x05 \x01(\x10R\x12previousValidUntil\x12\x16\n" +
+	"\x06scopes\x18\x06 \x03(\tR\x06scopes\"B\n" +
 	"\x11ClusterKeyRevoked\x12\x15\n" +
 	"\x06key_id\x18\x01 \x01(\tR\x05keyId\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x96\x01\n" +

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"quartermaster/domain"
@@ -33,10 +34,12 @@ func fillCluster(reg, before *domain.ClusterRegistered) {
 	reg.Shards = cmp.Or(reg.Shards, before.Shards)
 }
 
-// liveKeys returns the valid keys of a cluster, in the order of issue.
-func liveKeys(v projections.View, cluster string, at domain.Instant) ([]registry.ClusterKeyEntry, error) {
+// liveKeys returns the valid keys of a cluster with some scopes, in the order of issue.
+func liveKeys(v projections.View, cluster string, scopes []string, at domain.Instant) ([]registry.ClusterKeyEntry, error) {
 	keys, err := registry.ClusterKeys(v)
-	return slices.DeleteFunc(keys, func(k registry.ClusterKeyEntry) bool { return k.Cluster != cluster || !k.Live(at) }), err
+	return slices.DeleteFunc(keys, func(k registry.ClusterKeyEntry) bool {
+		return k.Cluster != cluster || !k.Live(at) || slices.ContainsFunc(scopes, func(s string) bool { return !k.May(s) })
+	}), err
 }
 
 // ClusterRegistration is the input of [Caller.RegisterCluster].
@@ -45,6 +48,7 @@ type ClusterRegistration struct {
 	Workspace string // owner; "": the present owner, else platform
 	domain.ClusterRegistered
 	Expires domain.Instant // end of its first key; 0: none
+	Scopes  []string       // of its first key; none: push
 }
 
 // NewKey is a key that a decision issues to a cluster. The log learns only its HMAC.
@@ -55,16 +59,21 @@ type NewKey struct {
 	Shards        uint32
 	Key           domain.ClusterKey // none if a changed cluster has a valid key
 	Expires       domain.Instant    // 0: never
+	Scopes        []string          // what it may be used for; none: push
 	Previous      string            // id of the previous key, valid until the overlap ends
 	PreviousUntil domain.Instant
 }
 
 // RegisterCluster drafts the declaration of a cluster and its first key. For a cluster that was
-// declared before, empty fields keep their value. A cluster with a valid key gets no other; then the
-// declaration must change something.
+// declared before, empty fields keep their value. A cluster with a valid key of these scopes gets no
+// other; then the declaration must change something.
 func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*NewKey, Draft, error) {
 	at := Now()
 	env := domain.Envelope{Time: at, Subject: r.Name, Cluster: r.Name, Workspace: r.Workspace, Event: &r.ClusterRegistered}
+	wanted := r.Scopes
+	if len(wanted) == 0 {
+		wanted = []string{domain.KeyPush}
+	}
 	var declared, same, keyed bool
 	if err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
 		auth, err := registry.NewAuthority(v)
@@ -91,7 +100,7 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 		if err != nil {
 			return err
 		}
-		live, err := liveKeys(v, r.Name, at)
+		live, err := liveKeys(v, r.Name, wanted, at)
 		if keyed = len(live) > 0; err == nil && keyed && same {
 			err = &ConflictError{Err: fmt.Errorf("cluster %s has key %s already; \"quartermaster key rotate %s\" makes another",
 				r.Name, live[len(live)-1].KeyID, r.Name)}
@@ -103,7 +112,7 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 	if !declared && (r.Provider == "" || r.ProviderClass == "" || r.Region == "") {
 		return nil, Draft{}, &helped{invalid("provider", "cluster %s is not declared yet", r.Name), RemedyDeclareCluster}
 	}
-	k := &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Shards: r.Shards, Expires: r.Expires}
+	k := &NewKey{Cluster: r.Name, Workspace: env.Workspace, Registered: !same, Shards: r.Shards, Expires: r.Expires, Scopes: wanted}
 	draft := Draft{Use: "cluster-register"}
 	if !same {
 		draft.Events = append(draft.Events, env)
@@ -117,30 +126,33 @@ func (c *Caller) RegisterCluster(ctx context.Context, r *ClusterRegistration) (*
 	}
 	draft.Events = append(draft.Events, domain.Envelope{
 		Time: at, Subject: r.Name, Cluster: r.Name, Workspace: env.Workspace,
-		Event: &domain.ClusterKeyIssued{KeyID: k.Key.ID, MAC: k.Key.MAC(r.Name), Expires: r.Expires},
+		Event: &domain.ClusterKeyIssued{KeyID: k.Key.ID, MAC: k.Key.MAC(r.Name), Expires: r.Expires, Scopes: r.Scopes},
 	})
 	return k, draft, nil
 }
 
-// RotateKey drafts a new key of a cluster. The previous key stays valid for the overlap.
-func (c *Caller) RotateKey(ctx context.Context, cluster string, overlap domain.Instant, expires domain.Instant) (*NewKey, Draft, error) {
+// RotateKey drafts a new key of a cluster, with the scopes of the previous one, which stays valid for the overlap. A cluster
+// with keys for several things rotates the one that has these scopes.
+func (c *Caller) RotateKey(ctx context.Context, cluster string, scopes []string, overlap, expires domain.Instant) (*NewKey, Draft, error) {
 	if overlap < 0 {
 		return nil, Draft{}, invalid("overlap", "%s: want 0 or a positive duration", time.Duration(overlap))
 	}
 	at := Now()
 	var live []registry.ClusterKeyEntry
 	if err := c.read(ctx, "", func(_ *Conn, v projections.View) (err error) {
-		live, err = liveKeys(v, cluster, at)
+		live, err = liveKeys(v, cluster, scopes, at)
 		return err
 	}); err != nil {
 		return nil, Draft{}, err
 	}
-	switch len(live) {
-	case 0:
-		return nil, Draft{}, &NotFoundError{What: "key", Name: cluster, Err: fmt.Errorf("cluster %q has no valid key; "+
-			"\"quartermaster cluster register\" makes one, \"quartermaster cluster list\" shows the clusters", cluster)}
-	case 1:
-	default:
+	switch n := len(live); {
+	case n == 0:
+		return nil, Draft{}, &NotFoundError{What: "key", Name: cluster, Err: fmt.Errorf("cluster %q has no valid key%s; "+
+			"\"quartermaster cluster register\" makes one, \"quartermaster cluster list\" shows the clusters", cluster, toDo(scopes))}
+	case n > 1 && !slices.Equal(live[0].Scopes, live[1].Scopes):
+		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("cluster %s has key %s to %s and key %s to %s: say which by its scope",
+			cluster, live[0].KeyID, strings.Join(live[0].Scopes, " and "), live[1].KeyID, strings.Join(live[1].Scopes, " and "))}
+	case n > 1:
 		return nil, Draft{}, &ConflictError{Err: fmt.Errorf("cluster %s has two keys already, %s until %s; wait, or \"quartermaster key revoke %s\"",
 			cluster, live[0].KeyID, live[0].Until, live[0].KeyID)}
 	}
@@ -148,10 +160,19 @@ func (c *Caller) RotateKey(ctx context.Context, cluster string, overlap domain.I
 	if err != nil {
 		return nil, Draft{}, err
 	}
-	k := &NewKey{Cluster: cluster, Key: key, Expires: expires, Previous: live[0].KeyID, PreviousUntil: at + overlap}
+	k := &NewKey{Cluster: cluster, Key: key, Expires: expires, Scopes: live[0].Scopes, Previous: live[0].KeyID, PreviousUntil: at + overlap}
 	return k, Draft{Use: "key-rotate", Events: []domain.Envelope{{Time: at, Subject: key.ID, Cluster: cluster, Event: &domain.ClusterKeyRotated{
 		KeyID: key.ID, MAC: key.MAC(cluster), Expires: expires, PreviousKeyID: k.Previous, PreviousValidUntil: k.PreviousUntil,
+		Scopes: k.Scopes,
 	}}}}, nil
+}
+
+// toDo says what a key with scopes is for, "" for any.
+func toDo(scopes []string) string {
+	if len(scopes) == 0 {
+		return ""
+	}
+	return " to " + strings.Join(scopes, " and ")
 }
 
 // RevokedKey is a key that a decision ends at once.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,6 +29,7 @@ type keyAnswer struct {
 	Key           string         `json:"key,omitempty"`        // not with --key-file
 	Prometheus    string         `json:"prometheus,omitempty"` // remote_write for its Prometheus
 	KeyFile       string         `json:"key_file,omitempty"`
+	Scopes        []string       `json:"scopes,omitempty"` // what the key may be used for
 	Expires       domain.Instant `json:"expires,omitempty"`
 	Previous      string         `json:"previous_key_id,omitempty"`
 	PreviousUntil domain.Instant `json:"previous_valid_until,omitempty"`
@@ -43,15 +46,22 @@ type newKeyFlags struct {
 	operator string // key file
 	expires  time.Duration
 	file     string
+	scopes   []string
 }
 
-func (f *newKeyFlags) on(cmd *cobra.Command) {
+func (f *newKeyFlags) on(cmd *cobra.Command, scopes string) {
 	cmd.Flags().DurationVar(&f.expires, "expires", 0, "lifetime of the new key, for example 8760h (default unlimited)")
 	cmd.Flags().StringVar(&f.file, "key-file", "", "write the new key to this file, readable by its owner only, instead of printing it")
+	cmd.Flags().StringSliceVar(&f.scopes, "scope", nil, scopes)
 	keyFlag(cmd, &f.operator)
 }
 
 func (f *newKeyFlags) check() error {
+	for _, s := range f.scopes {
+		if !slices.Contains(domain.KeyScopes(), s) {
+			return commandline.Usagef("--scope %.40q: want %s", s, strings.Join(domain.KeyScopes(), " or "))
+		}
+	}
 	if f.expires < 0 {
 		return commandline.Usagef("--expires %s: want a positive duration", f.expires)
 	}
@@ -91,6 +101,9 @@ The key is shown only once. The log keeps an HMAC of it, from which it cannot be
 If "quartermaster apply" already declared the cluster, the name is enough. A cluster that has a
 valid key keeps it: then register changes only the fields that are given.
 
+--scope says what the key is for: push (events), receive (commands for the cluster), or both. A
+cluster may have a key of its own for each.
+
 --shards divides the telemetry and the hardware events of a large cluster by node, so that
 several cores fold them. It may be changed at any time. Nodes follow within a minute.
 
@@ -125,7 +138,7 @@ nothing else.`,
 		fmt.Sprintf("shards of a large cluster, 1 to %d (default unchanged, 1 for a new cluster)", domain.MaxShards))
 	f.StringVar(&gateway, "gateway", "", "address of the gateway for Prometheus, for example https://quartermaster.example:7443")
 	f.DurationVar(&scrape, "scrape-interval", 0, "scrape_interval of that Prometheus (default 30s)")
-	flags.on(cmd)
+	flags.on(cmd, "what the key is for: push, receive, or both; repeatable (default push)")
 	return cmd
 }
 
@@ -152,7 +165,7 @@ func (a *Program) registerCluster(ctx context.Context, name, workspace string, r
 	if err != nil {
 		return err
 	}
-	key, draft, err := a.caller().RegisterCluster(ctx, &app.ClusterRegistration{Name: name, Workspace: workspace, ClusterRegistered: *reg, Expires: flags.end(app.Now())})
+	key, draft, err := a.caller().RegisterCluster(ctx, &app.ClusterRegistration{Name: name, Workspace: workspace, ClusterRegistered: *reg, Expires: flags.end(app.Now()), Scopes: flags.scopes})
 	if err != nil {
 		return err
 	}
@@ -165,11 +178,11 @@ func (a *Program) registerCluster(ctx context.Context, name, workspace string, r
 func (a *Program) issue(ctx context.Context, s signer, draft app.Draft, key *app.NewKey, stanza, file string) error {
 	ans := keyAnswer{
 		Cluster: key.Cluster, Workspace: key.Workspace, Registered: key.Registered, Shards: key.Shards, KeyID: key.Key.ID,
-		Prometheus: stanza, Expires: key.Expires, Previous: key.Previous, PreviousUntil: key.PreviousUntil,
+		Prometheus: stanza, Scopes: key.Scopes, Expires: key.Expires, Previous: key.Previous, PreviousUntil: key.PreviousUntil,
 	}
 	switch {
 	case ans.KeyID == "":
-		file, ans.Expires = "", 0
+		file, ans.Expires, ans.Scopes = "", 0, nil
 	case file != "":
 		if err := writeNew(file, key.Key.String()+"\n"); err != nil {
 			return fmt.Errorf("--key-file: %w", err)
@@ -254,13 +267,17 @@ func (a *Program) clusterListCommand() *cobra.Command {
 					first = false
 				}
 				for _, k := range c.Keys {
+					name := k.KeyID
+					if !slices.Equal(k.Scopes, []string{domain.KeyPush}) {
+						name += " (" + strings.Join(k.Scopes, ", ") + ")"
+					}
 					switch {
 					case !k.Live:
-						row(k.KeyID, fmt.Sprintf("no, since %s: %s", k.Until, k.Why))
+						row(name, fmt.Sprintf("no, since %s: %s", k.Until, k.Why))
 					case k.Until != 0:
-						row(k.KeyID, fmt.Sprintf("until %s: %s", k.Until, k.Why))
+						row(name, fmt.Sprintf("until %s: %s", k.Until, k.Why))
 					default:
-						row(k.KeyID, "yes")
+						row(name, "yes")
 					}
 				}
 				if first {
@@ -289,7 +306,8 @@ func (a *Program) keyRotateCommand() *cobra.Command {
 		Use:   "rotate CLUSTER",
 		Short: "Create a new key for a cluster; the previous one stays valid for a while",
 		Long: `Rotate creates a new key. The previous key stays valid for --overlap, so that you can give
-the new key to nodes and Prometheus one at a time. After that only the new key is valid. An
+the new key to nodes and Prometheus one at a time. After that only the new key is valid. The new
+key has the scopes of the previous one. Of a cluster with several keys, --scope says which. An
 admin or operator of the cluster's workspace signs the rotation.`,
 		Example: "  quartermaster key rotate lab --overlap 48h --key-file lab.key.new",
 		Args:    cobra.ExactArgs(1),
@@ -301,7 +319,7 @@ admin or operator of the cluster's workspace signs the rotation.`,
 			if err != nil {
 				return err
 			}
-			key, draft, err := a.caller().RotateKey(cmd.Context(), args[0], domain.Instant(overlap), flags.end(app.Now()))
+			key, draft, err := a.caller().RotateKey(cmd.Context(), args[0], flags.scopes, domain.Instant(overlap), flags.end(app.Now()))
 			if err != nil {
 				return err
 			}
@@ -309,7 +327,7 @@ admin or operator of the cluster's workspace signs the rotation.`,
 		},
 	}
 	cmd.Flags().DurationVar(&overlap, "overlap", 24*time.Hour, "how long the previous key stays valid")
-	flags.on(cmd)
+	flags.on(cmd, "rotate the key that is for this: push or receive; repeatable (default: the only key)")
 	return cmd
 }
 

@@ -105,10 +105,10 @@ func (s *service) newGateway(cfg config.Gateway) *gateway {
 
 // cluster returns the cluster that the request's key belongs to.
 func (g *gateway) cluster(r *http.Request) (string, error) {
-	c, err := g.events.Keys.Caller(r)
+	c, err := g.events.Keys.Caller(r, domain.KeyPush)
 	var refusal *httpapi.StatusError
 	if errors.As(err, &refusal) {
-		if refusal.Status != http.StatusUnauthorized {
+		if !refusal.OfKey() {
 			return "", fmt.Errorf("%w: %w", remotewrite.ErrUnavailable, err)
 		}
 		g.events.Deny(r, refusal)
