@@ -174,13 +174,18 @@ func (r *reader) assumed() (id string, overhead domain.Decimal, err error) {
 		return "", overhead, nil
 	}
 	ev := last.Event.(*domain.PlanComputed)
+	return strings.Clone(ev.Plan), overheadOf(ev.Document), nil
+}
+
+// overheadOf reads the assumption of a plan; 0 if its method states it elsewhere.
+func overheadOf(plan []byte) domain.Decimal {
 	var document struct {
 		Assumptions struct {
 			SpotOverhead domain.Decimal `json:"spot_overhead"`
 		} `json:"assumptions"`
 	}
-	if unreadable := json.Unmarshal(ev.Document, &document) != nil; unreadable { // of a method that states it elsewhere
-		return "", overhead, nil
+	if json.Unmarshal(plan, &document) != nil {
+		return domain.Decimal{}
 	}
-	return strings.Clone(ev.Plan), document.Assumptions.SpotOverhead, nil
+	return document.Assumptions.SpotOverhead
 }
