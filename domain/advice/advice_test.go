@@ -282,28 +282,11 @@ func TestOneClusterIsNotAProvider(t *testing.T) {
 	}
 }
 
-// apply is what the log makes of changes.
-func apply(known []Incident, changes []Change) []Incident {
-	known = slices.Clone(known)
-	find := func(id string) *Incident {
-		return &known[slices.IndexFunc(known, func(x Incident) bool { return x.ID == id })]
-	}
-	for _, c := range changes {
-		switch ev := c.Event.(type) {
-		case *domain.IncidentOpened:
-			of, _ := ParseCase(ev.Document)
-			known = append(known, Incident{ID: ev.Incident, State: Open, Opened: ev.At, Changed: ev.At, Case: of})
-		case *domain.IncidentChanged:
-			x := find(ev.Incident)
-			x.Case, _ = ParseCase(ev.Document)
-			x.State, x.Changed, x.Resolved = Open, ev.At, 0
-			if ev.Reopened {
-				x.Reopened++
-			}
-		case *domain.IncidentResolved:
-			x := find(ev.Incident)
-			x.State, x.Resolved, x.Reason = Resolved, ev.At, ev.Reason
-		}
+func apply(t *testing.T, known []Incident, changes []Change) []Incident {
+	t.Helper()
+	known, err := Apply(known, changes)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return known
 }
@@ -317,7 +300,7 @@ func TestLifeOfAnIncident(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		known = apply(known, changes)
+		known = apply(t, known, changes)
 		again, _ := Step(known, Correlate(f, found), found, tick+after, "p")
 		if len(again) > 0 {
 			t.Errorf("the same tick again has %d changes", len(again))
@@ -350,13 +333,13 @@ func TestASmallerIncidentBecomesPartOfALarger(t *testing.T) {
 	if err != nil || len(changes) != 1 {
 		t.Fatal(changes, err)
 	}
-	known := apply(nil, changes)
+	known := apply(t, nil, changes)
 	for _, n := range f.Nodes[1:3] {
 		f.Gaps = append(f.Gaps, Gap{Kind: "collector_silent", Subject: Subject{Cluster: n.Cluster, Node: n.Node}, Count: 1, Window: day})
 	}
 	found = Evaluate(f, nil)
 	changes, _ = Step(known, Correlate(f, found), found, tick+domain.Hour, "p")
-	known = apply(known, changes)
+	known = apply(t, known, changes)
 	if len(known) != 2 || known[0].State != Resolved || known[0].Reason != "part of incident "+known[1].ID {
 		t.Errorf("incidents %+v", known)
 	}

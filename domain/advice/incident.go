@@ -30,7 +30,7 @@ type Incident struct {
 	Resolved domain.Instant `json:"resolved,omitempty"`
 	Reason   string         `json:"reason,omitempty"` // of the resolution
 	Reopened int            `json:"reopened"`         // how often it came back
-	Position string         `json:"position"`         // that Case was found at
+	Position string         `json:"case_position"`    // that Case was found at
 	Case     Case           `json:"case"`
 }
 
@@ -152,16 +152,16 @@ func (x *Incident) stays(findings []Finding) bool {
 		if f.Status != Holding && f.Status != Unknown {
 			continue
 		}
-		if r, _ := RuleOf(f.Rule); r.Family == x.Case.Family && x.Case.Subject.contains(f.Subject) {
+		if r, _ := RuleOf(f.Rule); r.Family == x.Case.Family && x.Case.Subject.Contains(f.Subject) {
 			return true
 		}
 	}
 	return false
 }
 
-// contains reports whether a subject is another, or a part of it. The fleet contains only itself: one cluster that is nearly
+// Contains reports whether a subject is another, or a part of it. The fleet contains only itself: one cluster that is nearly
 // fine is no reason to go on about all.
-func (s Subject) contains(t Subject) bool {
+func (s Subject) Contains(t Subject) bool {
 	if s == (Subject{}) {
 		return t == s
 	}
@@ -177,4 +177,38 @@ func (s Subject) contains(t Subject) bool {
 func incidentID(k incidentKey, at domain.Instant) string {
 	sum := sha256.Sum256([]byte(string(k.family) + "\x00" + k.subject.String() + "\x00" + at.Time().Format(time.RFC3339Nano)))
 	return "i-" + hex.EncodeToString(sum[:8])
+}
+
+// Apply returns incidents after events about them, as the log has them then.
+func Apply(known []Incident, changes []Change) ([]Incident, error) {
+	known = slices.Clone(known)
+	find := func(id string) *Incident {
+		if i := slices.IndexFunc(known, func(x Incident) bool { return x.ID == id }); i >= 0 {
+			return &known[i]
+		}
+		return &Incident{} // not known: a change of it changes nothing
+	}
+	for _, c := range changes {
+		var err error
+		switch ev := c.Event.(type) {
+		case *domain.IncidentOpened:
+			x := Incident{ID: ev.Incident, State: Open, Opened: ev.At, Changed: ev.At, Position: ev.Position}
+			x.Case, err = ParseCase(ev.Document)
+			known = append(known, x)
+		case *domain.IncidentChanged:
+			x := find(ev.Incident)
+			x.State, x.Changed, x.Resolved, x.Reason, x.Position = Open, ev.At, 0, "", ev.Position
+			if ev.Reopened {
+				x.Reopened++
+			}
+			x.Case, err = ParseCase(ev.Document)
+		case *domain.IncidentResolved:
+			x := find(ev.Incident)
+			x.State, x.Changed, x.Resolved, x.Reason = Resolved, ev.At, ev.At, ev.Reason
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return known, nil
 }

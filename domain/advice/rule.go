@@ -232,6 +232,3 @@ func RuleOf(id RuleID) (Rule, bool) {
 	}
 	return Rule{}, false
 }
-
-// RunbookOf returns the name of a rule's runbook: there is one for each rule.
-func RunbookOf(id RuleID) string { return string(id) + ".md" }

@@ -30,7 +30,7 @@ type Override struct {
 type Thresholds struct{ overrides []Override }
 
 // NewThresholds checks overrides and returns thresholds with them. Of several that match a subject the one with the most
-// fields counts: cluster before class before workspace; then the first by SetBy.
+// fields counts: cluster before class before workspace; then the first.
 func NewThresholds(overrides []Override) (*Thresholds, error) {
 	for i := range overrides {
 		if err := overrides[i].check(); err != nil {
@@ -39,7 +39,7 @@ func NewThresholds(overrides []Override) (*Thresholds, error) {
 	}
 	t := &Thresholds{slices.Clone(overrides)}
 	slices.SortStableFunc(t.overrides, func(a, b Override) int {
-		return cmp.Or(cmp.Compare(b.rank(), a.rank()), cmp.Compare(a.SetBy, b.SetBy))
+		return cmp.Compare(b.rank(), a.rank())
 	})
 	return t, nil
 }

@@ -1,77 +1,56 @@
 package advice
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
 	"quartermaster/projections"
-	"quartermaster/projections/access"
 	"quartermaster/projections/registry"
 
 	"github.com/shopspring/decimal"
 )
 
-// off is the value of a policy that switches a rule off.
-const off = "off"
-
-// Thresholds returns what policies of kind advice_threshold set at a time, by the workspace and policy that set it. A policy
-// of the root workspace binds all, of another workspace that one, and if its selector names one below it, that. Policies
-// about rules that do not exist, or with a threshold that means nothing, take no effect.
+// Thresholds returns the thresholds that valid policies of kind advice_threshold set at a time, by workspace and policy. One
+// of workspace platform is about all; one of another workspace is about what that workspace answers for.
 func Thresholds(view projections.View, at domain.Instant) ([]advice.Override, error) {
-	a, err := registry.NewAuthority(view)
+	auth, err := registry.NewAuthority(view)
 	if err != nil {
 		return nil, err
 	}
-	var all []advice.Override
-	err = view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
-		v := a.At(k, row.(*projections.History), at)
-		if v == nil {
-			return nil
-		}
-		p, ok := v.Event.(*domain.PolicySet)
-		if !ok || p.Kind != domain.PolicyAdviceThreshold || p.EffectiveTo != 0 && p.EffectiveTo <= at {
-			return nil
-		}
-		o, err := OverrideOf(k.Scope, p)
-		if err != nil || advice.CheckOverride(&o) != nil {
-			return nil //nolint:nilerr // see above
-		}
-		if k.Scope != a.Root() {
-			below, err := access.Below(view, k.Scope)
-			if err != nil {
-				return err
-			}
-			if o.Workspace == "" {
-				o.Workspace = k.Scope
-			} else if !slices.Contains(below, o.Workspace) {
-				return nil
-			}
-		}
-		all = append(all, o)
-		return nil
-	})
+	all, err := registry.Statements(view, auth, projections.TablePolicies, at)
 	if err != nil {
-		return nil, fmt.Errorf("read policies: %w", err)
+		return nil, err
 	}
-	slices.SortFunc(all, func(x, y advice.Override) int { return cmp.Compare(x.SetBy, y.SetBy) })
-	return all, nil
+	var overrides []advice.Override
+	for i := range all {
+		e, ok := all[i].Declared.(*domain.PolicySet)
+		if !ok || e.Kind != domain.PolicyAdviceThreshold {
+			continue
+		}
+		o, err := Override(all[i].Workspace, e)
+		if err != nil || advice.CheckOverride(&o) != nil {
+			continue // a policy that means nothing to this version of the rules sets nothing
+		}
+		overrides = append(overrides, o)
+	}
+	return overrides, nil
 }
 
-// OverrideOf returns the override that a policy states, for whatever its selector names.
-func OverrideOf(workspace string, p *domain.PolicySet) (advice.Override, error) {
+// Override returns the threshold that a policy of a workspace sets.
+func Override(workspace string, e *domain.PolicySet) (advice.Override, error) {
 	o := advice.Override{
-		Rule: advice.RuleID(p.Scope), Workspace: p.Selector.Workspace, Cluster: p.Selector.Cluster, Class: string(p.Selector.Class),
-		Coverage: p.Share, Off: p.Value == off, SetBy: workspace + "/" + p.Policy,
+		Rule: advice.RuleID(e.Scope), Workspace: e.Selector.Workspace, Cluster: e.Selector.Cluster, Class: string(e.Selector.Class),
+		Coverage: e.Share, Off: e.Value == "off", SetBy: workspace + "/" + e.Policy,
 	}
-	if o.Off {
-		return o, nil
+	if workspace != advice.Platform {
+		o.Workspace = workspace
 	}
-	var err error
-	if o.Value, err = decimal.NewFromString(p.Value); err != nil {
-		return o, fmt.Errorf("policy %s: a threshold of %q: want a number or %q", o.SetBy, p.Value, off)
+	if !o.Off {
+		var err error
+		if o.Value, err = decimal.NewFromString(e.Value); err != nil {
+			return o, fmt.Errorf("policy %s of workspace %s: %q is not a number: %w", e.Policy, workspace, e.Value, err)
+		}
 	}
 	return o, nil
 }
