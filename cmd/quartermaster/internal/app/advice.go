@@ -1,0 +1,366 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"quartermaster/deploy/runbooks"
+	"quartermaster/domain"
+	"quartermaster/domain/advice"
+	"quartermaster/projections"
+	figures "quartermaster/projections/advice"
+	"quartermaster/projections/registry"
+)
+
+// Tick is how often the rules are evaluated.
+const Tick = 5 * 60 * domain.Second
+
+// TickOf returns the last tick at or before a time.
+func TickOf(t domain.Instant) domain.Instant { return t - t%Tick }
+
+// AdviceQuery asks what the rules find.
+type AdviceQuery struct {
+	At        domain.Instant // 0: now
+	Workspace string         // only findings that it answers for
+	Cluster   string         // only findings about it and its parts
+	Rule      advice.RuleID  // only this rule
+}
+
+// Advice is what the rules find at a time.
+type Advice struct {
+	Position string           `json:"position"`
+	At       domain.Instant   `json:"at"`
+	Method   string           `json:"method"` // version of the rules
+	Rules    []RuleCount      `json:"rules"`  // every rule, in the order of "advice rules"
+	Findings []advice.Finding `json:"findings"`
+	registry.Completeness
+}
+
+// RuleCount says what a rule found.
+type RuleCount struct {
+	Rule    advice.RuleID `json:"rule"`
+	Firing  int           `json:"firing"`
+	Holding int           `json:"holding"`
+	Unknown int           `json:"unknown"`
+}
+
+// Advice evaluates the rules. Nothing is recorded.
+func (c *Caller) Advice(ctx context.Context, at At, q AdviceQuery) (ans *Advice, err error) {
+	if q.Rule != "" {
+		if err := KnownRule(string(q.Rule)); err != nil {
+			return nil, err
+		}
+	}
+	err = c.readFrom(ctx, at, q.At, func(v projections.View, about domain.Instant) error {
+		if err := (narrowed{cluster: q.Cluster}).known(v); err != nil {
+			return err
+		}
+		found, _, err := c.evaluate(ctx, v, about, nil)
+		if err != nil {
+			return err
+		}
+		ans = &Advice{Position: v.Position().String(), At: about, Method: advice.Method, Findings: []advice.Finding{}}
+		count := map[advice.RuleID]*RuleCount{}
+		for _, r := range advice.Rules() {
+			ans.Rules = append(ans.Rules, RuleCount{Rule: r.ID})
+		}
+		for i := range ans.Rules {
+			count[ans.Rules[i].Rule] = &ans.Rules[i]
+		}
+		for _, f := range found {
+			if q.Rule != "" && f.Rule != q.Rule || q.Workspace != "" && f.Workspace != q.Workspace || q.Cluster != "" && f.Subject.Cluster != q.Cluster {
+				continue
+			}
+			ans.Findings = append(ans.Findings, f)
+			switch f.Status {
+			case advice.Firing:
+				count[f.Rule].Firing++
+			case advice.Holding:
+				count[f.Rule].Holding++
+			case advice.Unknown:
+				count[f.Rule].Unknown++
+			}
+		}
+		if len(ans.Findings) == 0 {
+			if err := (narrowed{workspace: q.Workspace}).empty(v); err != nil {
+				return err
+			}
+		}
+		ans.Completeness, err = registry.CompletenessOf(v, q.Workspace, q.Cluster, domain.Interval{From: about - 28*domain.Day, To: about},
+			domain.TopicTelemetry, domain.TopicHardware, domain.TopicFleet, domain.TopicBilling)
+		return err
+	})
+	return ans, err
+}
+
+// KnownRule refuses the name of a rule that does not exist.
+func KnownRule(name string) error {
+	var known []string
+	for _, r := range advice.Rules() {
+		known = append(known, string(r.ID))
+	}
+	return among("rule", name, known)
+}
+
+// evaluate reads the figures of a time and judges them, with further overrides of thresholds, which count first.
+func (c *Caller) evaluate(ctx context.Context, v projections.View, at domain.Instant, more []advice.Override) ([]advice.Finding, *advice.Figures, error) {
+	f, err := c.figures(ctx, v, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	overrides, err := figures.Thresholds(v, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := advice.NewThresholds(slices.Concat(more, overrides))
+	if err != nil {
+		return nil, nil, &InvalidError{Err: err}
+	}
+	return advice.Evaluate(f, t), f, nil
+}
+
+// figures reads what the rules judge.
+func (c *Caller) figures(_ context.Context, v projections.View, at domain.Instant) (*advice.Figures, error) {
+	return figures.Read(v, at, figures.Options{})
+}
+
+// EvaluateTick brings the incidents of the log to what the rules find at a tick, and appends what changed. It may be called
+// again for the same tick: what the rows know already is not appended again.
+func (h *Conn) EvaluateTick(ctx context.Context, tick domain.Instant) (outcome string, err error) {
+	if err := h.knowsIncidents(ctx); err != nil {
+		return "", err
+	}
+	changes, firing, err := h.stepAt(ctx, tick)
+	if err != nil {
+		return "", err
+	}
+	stream := h.Stream("advice")
+	for i := range changes {
+		env := &domain.Envelope{Time: tick, Subject: string(incidentOf(changes[i].Event)), Workspace: changes[i].Workspace, Event: changes[i].Event}
+		if err := stream.Append(ctx, env); err != nil {
+			return "", fmt.Errorf("append an incident to the log: %w", err)
+		}
+	}
+	return fmt.Sprintf("%d findings, %d changes of incidents", firing, len(changes)), nil
+}
+
+func incidentOf(ev domain.Event) string {
+	switch ev := ev.(type) {
+	case *domain.IncidentOpened:
+		return ev.Incident
+	case *domain.IncidentChanged:
+		return ev.Incident
+	case *domain.IncidentResolved:
+		return ev.Incident
+	}
+	return ""
+}
+
+// stepAt returns what a tick changes at the present position, or at that of a past view.
+func (h *Conn) stepAt(ctx context.Context, tick domain.Instant) (changes []advice.Change, firing int, err error) {
+	c := &Caller{h.app}
+	err = h.View(ctx, func(v projections.View) error {
+		found, f, err := c.evaluate(ctx, v, tick, nil)
+		if err != nil {
+			return err
+		}
+		entries, _, err := figures.Incidents(v, tick)
+		if err != nil {
+			return err
+		}
+		known := make([]advice.Incident, len(entries))
+		for i := range entries {
+			known[i] = entries[i].Incident
+		}
+		for i := range found {
+			if found[i].Status == advice.Firing {
+				firing++
+			}
+		}
+		changes, err = advice.Step(known, advice.Correlate(f, found), found, tick, v.Position().String())
+		return err
+	})
+	return changes, firing, err
+}
+
+// errIncidentsBehind means that the rows do not have all incidents of the log yet. The caller tries again.
+var errIncidentsBehind = &UnavailableError{Err: errors.New("the rows do not have all incidents of the log yet")}
+
+// knowsIncidents makes sure that the rows have all incidents that the log holds, so that none is opened twice.
+func (h *Conn) knowsIncidents(ctx context.Context) error {
+	tps := slices.DeleteFunc(domain.AllPartitions(), func(tp domain.TopicPartition) bool { return tp.Topic != domain.TopicIncidents })
+	_, end, err := h.Log.AllBounds(ctx, tps)
+	if err != nil {
+		return err
+	}
+	if h.DB == nil {
+		if err := h.CatchUp(ctx); err != nil {
+			return err
+		}
+	}
+	return h.View(ctx, func(v projections.View) error {
+		for tp, next := range end {
+			if v.Position()[tp] < next {
+				return errIncidentsBehind
+			}
+		}
+		return nil
+	})
+}
+
+// AlertsQuery selects incidents.
+type AlertsQuery struct {
+	At        domain.Instant // 0: now
+	Workspace string
+	Rule      advice.RuleID
+	All       bool // the resolved ones, too
+}
+
+// Alerts are the incidents of a time.
+type Alerts struct {
+	Position  string                  `json:"position"`
+	At        domain.Instant          `json:"at"`
+	Incidents []figures.IncidentEntry `json:"incidents"` // the last opened first
+	Silences  []figures.Silence       `json:"silences"`  // in force
+}
+
+// Alerts returns the open incidents, or all.
+func (c *Caller) Alerts(ctx context.Context, at At, q AlertsQuery) (ans *Alerts, err error) {
+	if q.Rule != "" {
+		if err := KnownRule(string(q.Rule)); err != nil {
+			return nil, err
+		}
+	}
+	err = c.readFrom(ctx, at, q.At, func(v projections.View, about domain.Instant) error {
+		ans = &Alerts{Position: v.Position().String(), At: about}
+		if ans.Incidents, ans.Silences, err = figures.Incidents(v, about); err != nil {
+			return err
+		}
+		ans.Incidents = slices.DeleteFunc(ans.Incidents, func(x figures.IncidentEntry) bool {
+			return !q.All && x.State != advice.Open || q.Rule != "" && x.Case.Rule != q.Rule || q.Workspace != "" && x.Workspace != q.Workspace
+		})
+		if len(ans.Incidents) == 0 {
+			return (narrowed{workspace: q.Workspace}).empty(v)
+		}
+		return nil
+	})
+	return ans, err
+}
+
+// Alert is one incident, with its findings as they were recorded and as the rows have them now.
+type Alert struct {
+	Position string         `json:"position"`
+	At       domain.Instant `json:"at"`
+	figures.IncidentEntry
+	// Now are the findings about the same subject and its parts at At: what a late sample or a bill changed shows here. An
+	// incident itself is never rewritten.
+	Now     []advice.Finding `json:"findings_now"`
+	Runbook string           `json:"runbook"` // of its rule, Markdown
+}
+
+// Alert returns an incident.
+func (c *Caller) Alert(ctx context.Context, at At, id string) (ans *Alert, err error) {
+	err = c.readFrom(ctx, at, 0, func(v projections.View, about domain.Instant) error {
+		x, err := incidentNamed(v, about, id)
+		if err != nil {
+			return err
+		}
+		ans = &Alert{Position: v.Position().String(), At: about, IncidentEntry: *x, Now: []advice.Finding{}}
+		if ans.Runbook, err = runbooks.Of(string(x.Case.Rule)); err != nil || !c.app.scope().IsWhole() {
+			return err
+		}
+		found, _, err := c.evaluate(ctx, v, about, nil)
+		for i := range found {
+			if r, _ := advice.RuleOf(found[i].Rule); r.Family == x.Case.Family && (x.Case.Subject == advice.Subject{} || x.Case.Subject.Contains(found[i].Subject)) {
+				ans.Now = append(ans.Now, found[i])
+			}
+		}
+		return err
+	})
+	return ans, err
+}
+
+func incidentNamed(v projections.View, at domain.Instant, id string) (*figures.IncidentEntry, error) {
+	all, _, err := figures.Incidents(v, at)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for i := range all {
+		if all[i].ID == id {
+			return &all[i], nil
+		}
+		ids = append(ids, all[i].ID)
+	}
+	if id == "" {
+		return nil, invalid("incident", "the id of the incident is empty")
+	}
+	return nil, among("incident", id, ids)
+}
+
+// Acknowledge drafts that the signer deals with an incident.
+func (c *Caller) Acknowledge(ctx context.Context, id, note string) (x *figures.IncidentEntry, d Draft, err error) {
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		if x, err = incidentNamed(v, Now(), id); err != nil {
+			return err
+		}
+		if x.State == advice.Resolved {
+			return &ConflictError{Err: fmt.Errorf("incident %s was resolved at %s", id, x.Resolved)}
+		}
+		d = Draft{Use: "alerts-ack", Events: []domain.Envelope{{
+			Time: Now(), Subject: id, Workspace: x.Workspace, Event: &domain.IncidentAcknowledged{Incident: id, Note: note},
+		}}}
+		return nil
+	})
+	return x, d, err
+}
+
+// SilenceQuery says what to keep quiet about: an incident, or a rule with a subject or without.
+type SilenceQuery struct {
+	Workspace string // of a silence of a rule; "": platform, which is about all
+	Incident  string
+	Rule      advice.RuleID
+	Subject   string
+	Until     domain.Instant
+	Reason    string
+}
+
+// Silence drafts that notices are kept back until a time.
+func (c *Caller) Silence(ctx context.Context, q SilenceQuery) (s *domain.IncidentSilenced, d Draft, err error) {
+	now := Now()
+	switch {
+	case (q.Incident == "") == (q.Rule == ""):
+		return nil, d, invalid("incident", "name an incident or a rule, and not both")
+	case q.Subject != "" && q.Rule == "":
+		return nil, d, invalid("subject", "a subject needs a rule")
+	case q.Until <= now:
+		return nil, d, invalid("until", "%s is not in the future", q.Until)
+	}
+	if q.Rule != "" {
+		if err := KnownRule(string(q.Rule)); err != nil {
+			return nil, d, err
+		}
+	}
+	s = &domain.IncidentSilenced{Incident: q.Incident, Rule: string(q.Rule), Subject: q.Subject, Until: q.Until, Reason: q.Reason}
+	workspace := cmp.Or(q.Workspace, Platform)
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		if q.Incident != "" {
+			x, err := incidentNamed(v, now, q.Incident)
+			if err != nil {
+				return err
+			}
+			workspace, s.Silence = x.Workspace, "incident "+x.ID
+			return nil
+		}
+		s.Silence = "rule " + string(q.Rule)
+		if q.Subject != "" {
+			s.Silence += " of " + q.Subject
+		}
+		return (narrowed{workspace: q.Workspace}).empty(v)
+	})
+	d = Draft{Use: "alerts-silence", Events: []domain.Envelope{{Time: now, Subject: s.Silence, Workspace: workspace, Event: s}}}
+	return s, d, err
+}
