@@ -7,6 +7,7 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
 	"quartermaster/projections"
+	"quartermaster/projections/costs"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
 )
@@ -17,6 +18,10 @@ type Options struct {
 	StaleAfter domain.Instant
 	// Hours keeps sums of earlier days. nil: they are summed up from their rows.
 	Hours *Hours
+	// Costs answers questions about months with bills, as "costs" does. nil: the months are divided.
+	Costs func(costs.Query) (*costs.Report, error)
+	// Budgets returns the budgets of a month, as "costs budget" does. nil: budgets are not read.
+	Budgets func(month domain.Interval) (*costs.BudgetReport, error)
 }
 
 // Read returns the figures of a tick. It reads rows of the windows, not of the history before them.
@@ -28,6 +33,9 @@ func Read(view projections.View, at domain.Instant, as Options) (*advice.Figures
 	if r.end-28*domain.Day <= 0 || r.as.StaleAfter < 0 {
 		return nil, fmt.Errorf("figures at %s, stale after %d ns: want a time after January 1970 and a time above 0", at, r.as.StaleAfter)
 	}
+	if r.as.Costs == nil {
+		r.as.Costs = divided(view)
+	}
 	var err error
 	if r.authority, err = registry.NewAuthority(view); err != nil {
 		return nil, err
@@ -35,7 +43,7 @@ func Read(view projections.View, at domain.Instant, as Options) (*advice.Figures
 	if r.fleet, err = inventory.ReadFleet(view); err != nil {
 		return nil, err
 	}
-	for _, read := range []func() error{r.parts, r.use, r.weeks, r.deployments, r.serving, r.gaps} {
+	for _, read := range []func() error{r.parts, r.use, r.weeks, r.deployments, r.serving, r.costs, r.limits, r.failed, r.owning, r.spot, r.gaps} {
 		if err := read(); err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package advice_test
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"quartermaster/domain"
@@ -60,6 +61,15 @@ func figures(t *testing.T, l *storetest.Log, as advice.Options, check func(proje
 		t.Fatal(err)
 	}
 	storetest.Look(t, m, func(v projections.View) error {
+		err := v.Scan(projections.Query{Table: projections.TableQuarantine}, func(_ projections.Key, row projections.Row) error {
+			if q := row.(*projections.Quarantined); !strings.Contains(q.Reason, "junk") {
+				t.Errorf("quarantined: %s", q.Reason)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
 		f, err := advice.Read(v, tick, as)
 		if err == nil {
 			check(v, f)

@@ -54,12 +54,98 @@ type Cause struct {
 // It reads the declared nodes, and the rows of usage, faults and health of the requested
 // time (and health of the days before it): older history costs nothing.
 func ByModel(view projections.View, from, to domain.Instant, counts reliability.Counts) ([]Model, error) {
+	w, err := walk(view, from, to, counts, func(Interruption) {})
+	if err != nil {
+		return nil, err
+	}
+	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
+	err = inventory.EachUsage(view, w.fleet.Index, query, func(k projections.Key, row *projections.UsageHour) error {
+		w.hour(k, row)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", projections.TableUsage, err)
+	}
+	out := []Model{}
+	for _, name := range slices.Sorted(maps.Keys(w.models)) {
+		m := w.models[name]
+		r := Model{Model: name, GPUs: len(m.gpus), Evidence: m.Evidence, Causes: []Cause{}}
+		for c, n := range m.causes {
+			c.Count = n
+			r.Causes = append(r.Causes, c)
+		}
+		slices.SortFunc(r.Causes, func(a, b Cause) int {
+			return cmp.Or(
+				cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code),
+				cmp.Compare(a.Class, b.Class),
+			)
+		})
+		out = append(out, r)
+	}
+	return out, nil
+}
+
+// Interruption is one of [ByModel].
+type Interruption struct {
+	inventory.NodeName
+	At    domain.Instant
+	Model string // of the GPU that the event names, else of most of the node's GPUs
+	Cause Cause  // with Count 0
+}
+
+// Interruptions returns the interruptions that [ByModel] counts, by cluster, node and time, and for each node in service
+// within the time the GPU-hours for which it was in service and had no outage. It reads no usage: a GPU counts as up
+// although it did not report.
+func Interruptions(view projections.View, from, to domain.Instant, counts reliability.Counts) ([]Interruption, []Exposure, error) {
+	var all []Interruption
+	w, err := walk(view, from, to, counts, func(i Interruption) { all = append(all, i) })
+	if err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(all, func(a, b Interruption) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.At, b.At))
+	})
+	var exposed []Exposure
+	for name, n := range w.fleet.Index {
+		for i := range n.Service {
+			s := &n.Service[i]
+			part := s.Intersect(w.span)
+			if part.Empty() {
+				continue
+			}
+			up := part.Length()
+			for _, o := range w.outages[name] {
+				if o = o.Intersect(part); !o.Empty() {
+					up -= o.Length()
+				}
+			}
+			model, _ := inventory.MostGPUs(s.GPUs)
+			exposed = append(exposed, Exposure{name, model, int64(up/projections.NsPerMs) * int64(len(s.GPUs))})
+		}
+	}
+	slices.SortFunc(exposed, func(a, b Exposure) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Model, b.Model), cmp.Compare(a.GPUMs, b.GPUMs))
+	})
+	return all, exposed, nil
+}
+
+// Exposure is the time of a node's GPUs in service and without an outage, under one description of the node.
+type Exposure struct {
+	inventory.NodeName
+	Model string // that most of its GPUs have
+	GPUMs int64
+}
+
+// walk reads nodes and what interrupted them.
+func walk(
+	view projections.View, from, to domain.Instant, counts reliability.Counts, yield func(Interruption),
+) (*reliabilityWalk, error) {
 	if from <= 0 || to <= from {
 		return nil, fmt.Errorf("reliability from %s to %s: want a time and a later one", from, to)
 	}
 	w := &reliabilityWalk{
 		fleet: &inventory.Fleet{Index: map[inventory.NodeName]*inventory.NodeTime{}}, span: domain.Interval{From: from, To: to},
-		models: map[string]*modelEvidence{}, outages: map[inventory.NodeName][]domain.Interval{},
+		models: map[string]*modelEvidence{}, interrupted: yield, outages: map[inventory.NodeName][]domain.Interval{},
 	}
 	models := map[string]string{}
 	a, err := registry.NewAuthority(view)
@@ -106,31 +192,7 @@ func ByModel(view projections.View, from, to domain.Instant, counts reliability.
 	for _, n := range w.fleet.Index {
 		w.interruptions(n, &counts)
 	}
-	query := projections.Query{From: projections.HourOf(from), To: projections.HourOf(to-1) + 1}
-	err = inventory.EachUsage(view, w.fleet.Index, query, func(k projections.Key, row *projections.UsageHour) error {
-		w.hour(k, row)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", projections.TableUsage, err)
-	}
-	out := []Model{}
-	for _, name := range slices.Sorted(maps.Keys(w.models)) {
-		m := w.models[name]
-		r := Model{Model: name, GPUs: len(m.gpus), Evidence: m.Evidence, Causes: []Cause{}}
-		for c, n := range m.causes {
-			c.Count = n
-			r.Causes = append(r.Causes, c)
-		}
-		slices.SortFunc(r.Causes, func(a, b Cause) int {
-			return cmp.Or(
-				cmp.Compare(b.Count, a.Count), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Code, b.Code),
-				cmp.Compare(a.Class, b.Class),
-			)
-		})
-		out = append(out, r)
-	}
-	return out, nil
+	return w, nil
 }
 
 type reliabilityWalk struct {
@@ -139,6 +201,8 @@ type reliabilityWalk struct {
 	models  map[string]*modelEvidence
 	outages map[inventory.NodeName][]domain.Interval // ascending, disjoint
 	seen    []gpuSeen
+	// interrupted is called with each interruption, in no particular order.
+	interrupted func(Interruption)
 }
 
 type modelEvidence struct {
@@ -232,6 +296,7 @@ func (w *reliabilityWalk) interruptions(n *inventory.NodeTime, counts *reliabili
 			m := w.model(o.model)
 			m.Interruptions++
 			m.causes[cause]++
+			w.interrupted(Interruption{n.NodeName, at, o.model, cause})
 		}
 		if lasts {
 			open, last = o, nil

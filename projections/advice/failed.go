@@ -1,0 +1,95 @@
+package advice
+
+import (
+	"maps"
+	"slices"
+
+	"quartermaster/domain"
+	"quartermaster/domain/advice"
+	"quartermaster/domain/reliability"
+	"quartermaster/projections"
+	"quartermaster/projections/failures"
+	"quartermaster/projections/inventory"
+
+	"github.com/shopspring/decimal"
+)
+
+// learnedFrom is how long before the window the fleet's own rate of interruptions is learned.
+const learnedFrom = 90 * domain.Day
+
+// failed reads the interruptions of the last seven days: of each node, GPU model, cluster, and provider in a region. What was
+// to be expected is the published rate, updated by what the whole fleet had in the 90 days before.
+func (r *reader) failed() error {
+	window := r.last(7 * domain.Day)
+	counts := reliability.DefaultCounts()
+	earlier, exposed, err := failures.Interruptions(r.view, max(1, window.From-learnedFrom), window.From, counts)
+	if err != nil {
+		return err
+	}
+	known := reliability.Evidence{Interruptions: int64(len(earlier))}
+	for i := range exposed {
+		known.GPUMs += exposed[i].GPUMs
+	}
+	estimate, err := reliability.Published().Learn(known)
+	if err != nil {
+		return err
+	}
+	now, exposed, err := failures.Interruptions(r.view, window.From, window.To, counts)
+	if err != nil {
+		return err
+	}
+	type part struct {
+		level   string
+		subject advice.Subject
+	}
+	type evidence struct {
+		gpuMs, n int64
+		nodes    map[inventory.NodeName]bool
+	}
+	of := map[part]*evidence{}
+	each := func(name inventory.NodeName, model string, yield func(*evidence)) {
+		parts := []part{
+			{"node", advice.Subject{Cluster: name.Cluster, Node: name.Node}},
+			{"gpu_model", advice.Subject{GPUModel: model}},
+			{"cluster", advice.Subject{Cluster: name.Cluster}},
+		}
+		if c, _ := r.fleet.Cluster(name.Cluster, r.at); c != nil {
+			parts = append(parts, part{"provider", advice.Subject{Provider: c.Provider, Region: c.Region}})
+		}
+		for _, p := range parts {
+			if of[p] == nil {
+				of[p] = &evidence{nodes: map[inventory.NodeName]bool{}}
+			}
+			yield(of[p])
+		}
+	}
+	for i := range exposed {
+		each(exposed[i].NodeName, exposed[i].Model, func(e *evidence) { e.gpuMs += exposed[i].GPUMs })
+	}
+	for i := range now {
+		each(now[i].NodeName, now[i].Model, func(e *evidence) {
+			e.n++
+			e.nodes[now[i].NodeName] = true
+		})
+	}
+	for p, e := range of {
+		f := advice.Failed{
+			Window: window, Level: p.level, Subject: p.subject, Interruptions: e.n,
+			GPUHours:   decimal.NewFromInt(e.gpuMs).DivRound(decimal.NewFromInt(projections.MsPerHour), 6),
+			PriorShape: int64(estimate.Counted), PriorPerGPUHour: estimate.PerGPUHour,
+		}
+		if p.level != "node" {
+			for _, n := range inventory.InOrder(slices.Collect(maps.Keys(e.nodes))) {
+				f.Of = append(f.Of, advice.Subject{Cluster: n.Cluster, Node: n.Node})
+			}
+		}
+		r.f.Failed = append(r.f.Failed, f)
+	}
+	slices.SortFunc(r.f.Failed, func(a, b advice.Failed) int {
+		if c := compareAll(a.Level, b.Level); c != 0 {
+			return c
+		}
+		return a.Subject.Compare(b.Subject)
+	})
+	return nil
+}

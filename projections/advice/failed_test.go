@@ -1,0 +1,66 @@
+package advice_test
+
+import (
+	"slices"
+	"testing"
+
+	"quartermaster/domain"
+	rules "quartermaster/domain/advice"
+	"quartermaster/domain/reliability"
+	"quartermaster/projections"
+	"quartermaster/projections/advice"
+	"quartermaster/projections/failures"
+	"quartermaster/projections/storetest"
+)
+
+// Interruptions are those of the reliability of GPU models, for each level, and earlier ones update what was to be expected.
+func TestFailed(t *testing.T) {
+	l := watched()
+	fail := func(cluster string, at domain.Instant) {
+		ev := &domain.GPUFaultObserved{Node: "n", Kind: domain.FaultXID, Code: 79, Class: "hardware", Fatal: true, GPU: storetest.GPU(cluster, "n", 0)}
+		l.Append(
+			domain.Envelope{Cluster: cluster, Time: at, Event: ev},
+			domain.Envelope{Cluster: cluster, Time: at + 2*domain.Hour, Event: &domain.NodeReturned{Node: "n"}},
+		)
+	}
+	fail("busy", storetest.Start-20*domain.Day)
+	fail("busy", storetest.Start-3*domain.Day)
+	fail("busy", storetest.Start-2*domain.Day)
+	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+		window := domain.Interval{From: storetest.Start - 7*domain.Day, To: storetest.Start}
+		models, err := failures.ByModel(v, window.From, window.To, reliability.DefaultCounts())
+		if err != nil || len(models) != 1 || models[0].Interruptions != 2 {
+			t.Fatalf("%v %+v", err, models)
+		}
+		node := rules.Subject{Cluster: "busy", Node: "n"}
+		for _, want := range []struct {
+			level   string
+			subject rules.Subject
+			n       int64
+			hours   string
+		}{
+			// Two GPUs for 168 hours less two outages of two hours, in each of two clusters.
+			{"node", node, 2, "328"},
+			{"node", rules.Subject{Cluster: "silent", Node: "n"}, 0, "336"},
+			{"cluster", rules.Subject{Cluster: "busy"}, 2, "328"},
+			{"gpu_model", rules.Subject{GPUModel: models[0].Model}, 2, "664"},
+			{"provider", rules.Subject{Provider: "example", Region: "eu-1"}, 2, "664"},
+		} {
+			x := find(t, f.Failed, func(x *rules.Failed) bool { return x.Level == want.level && x.Subject == want.subject })
+			if x.Interruptions != want.n || !x.GPUHours.Equal(storetest.Dec(want.hours)) || x.Window != window {
+				t.Errorf("%s %s: %+v, want %d in %s", want.level, want.subject, x, want.n, want.hours)
+			}
+			if of := want.level != "node" && want.n > 0; of != slices.Equal(x.Of, []rules.Subject{node}) {
+				t.Errorf("%s of %+v", want.level, x.Of)
+			}
+			// One interruption in 50,000 hours, and one in the 24 days before, of four GPUs less two of them for two hours.
+			rate := storetest.Dec("2").DivRound(storetest.Dec("50000").Add(storetest.Dec("2300")), 18)
+			if x.PriorShape != 2 || !x.PriorPerGPUHour.Equal(rate) {
+				t.Errorf("prior %d, %s, want 2, %s", x.PriorShape, x.PriorPerGPUHour, rate)
+			}
+		}
+		if len(f.Failed) != 6 {
+			t.Errorf("%d subjects", len(f.Failed))
+		}
+	})
+}
