@@ -18,7 +18,7 @@ func (e *evaluation) providerCosts() {
 	for i := range e.f.ProviderCosts {
 		p := &e.f.ProviderCosts[i]
 		if p.Useful <= 0 {
-			continue // blank, as costs unit shows it
+			continue // blank, as costs shows it
 		}
 		k := key{p.GPUModel, p.Class, p.Cost.Currency}
 		if groups[k] == nil {
@@ -47,7 +47,7 @@ func (e *evaluation) providerCosts() {
 				subject: Subject{Provider: p.Provider, GPUModel: k.model, Class: k.class},
 				summary: fmt.Sprintf("a useful GPU-hour of %s for %s costs %s %s at %s, %s more than the mean of %d providers",
 					k.model, k.class, perHour(p.Cost.Amount, p.Useful), k.currency, p.Provider, percent(value), len(all)),
-				question: Ask("costs unit", "per", "useful-gpu-hour", "by", "provider,gpu_model,workload_class", "period", month(p.Month)),
+				question: Ask("costs", "by", "provider,gpu_model,workload_class", "period", month(p.Month)),
 			}
 			if value.IsPositive() {
 				more := p.Cost.Amount.Sub(cost.Mul(decimal.NewFromInt(p.Useful)).DivRound(decimal.NewFromInt(useful), 18))

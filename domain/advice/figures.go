@@ -44,7 +44,8 @@ type Cluster struct {
 	ID, Workspace, Provider, ProviderClass, Region string
 }
 
-// Price is what a GPU-hour in service costs in the effective ledger: the cost of the last billed month ÷ its GPU-hours.
+// Price is what a GPU-hour costs in the effective ledger: the cost of the last billed month ÷ the GPU-hours that it bought. Of
+// several currencies it is the one with the most cost.
 type Price struct {
 	Cluster, GPUModel string
 	PerGPUHour        domain.Money // rounded to 18 decimals
@@ -60,7 +61,7 @@ type Use struct {
 	Service, Down, Idle, Measured, Active int64
 }
 
-// Devices counts the GPUs of a cluster by their activity over a day.
+// Devices counts the GPUs of a cluster by their activity over a day. Known ones were known for half of the day.
 type Devices struct {
 	Window            domain.Interval
 	Cluster, GPUModel string
@@ -118,7 +119,7 @@ type Fit struct {
 type Owning struct {
 	Window           domain.Interval
 	Region, GPUModel string
-	Used             int64 // per mille of the time that rented GPUs are used
+	Used             int64 // per mille of the time of the most rented GPUs that were up in an hour of Window
 	BreakEven        int64 // per mille of the time from which owning costs less, rounded up
 	Rented           int64 // GPU time that was rented and used
 	RentPerHour      domain.Money
@@ -131,7 +132,7 @@ type Owning struct {
 // Commitment is a commitment that is held.
 type Commitment struct {
 	Workspace, Commitment string
-	Window                domain.Interval // the last 7 billed days; empty: not billed
+	Window                domain.Interval // the last billed month, of at least 7 days, until At; empty: not billed
 	Used, Unused          domain.Money    // effective cost in Window
 	Ends                  domain.Instant  // of the last term, 0 for none
 	NoticeBy              domain.Instant  // 0: none
@@ -172,7 +173,7 @@ type Spot struct {
 	Provider, Region, GPUModel string
 	UnitHours                  decimal.Decimal // machines × hours on spot
 	Interrupted                int64
-	AssumedPerHour             decimal.Decimal // by the last plan
+	AssumedPerHour             decimal.Decimal // by the last plan: the share of time lost, if each takes an hour
 	Plan                       string
 }
 

@@ -49,7 +49,7 @@ func (e *evaluation) due(rule RuleID, c *Commitment, at domain.Instant, what str
 		rule: rule, workspace: c.Workspace, subject: Subject{Workspace: c.Workspace, Name: c.Commitment}, value: left, known: true, severity: severity,
 		window:   domain.Interval{From: e.f.At, To: at},
 		summary:  fmt.Sprintf("commitment %s %s by %s", c.Commitment, what, at.Time().Format("2006-01-02")),
-		question: Ask("get commitments", "at", e.f.At.String()),
+		question: AskFor("get", "kind", "commitments"),
 	})
 }
 
@@ -68,7 +68,7 @@ func (e *evaluation) limits() {
 	for i := range e.f.Limits {
 		l := &e.f.Limits[i]
 		s := Subject{Workspace: l.Workspace, Name: l.Name, Region: l.Region, GPUModel: l.GPUModel}
-		ask := Ask("get quotas", "at", e.f.At.String())
+		ask := AskFor("get", "kind", "quotas")
 		if l.Rule == Budget {
 			ask = Ask("costs budget", "period", month(domain.Interval{From: l.Window.To - domain.Second}))
 		}
@@ -138,7 +138,7 @@ func (e *evaluation) spot() {
 			least: e.part(SpotLosses, "", s, len(e.f.Spot)),
 			summary: fmt.Sprintf("%s took back %s of model %s on spot in region %s, where plan %s assumed %s", x.Provider,
 				counted(int(x.Interrupted), "machine", "machines"), x.GPUModel, x.Region, x.Plan, mean.StringFixed(2)),
-			question: Ask("plan show"),
+			question: AskFor("plan show", "plan", x.Plan),
 		})
 	}
 }

@@ -7,9 +7,17 @@ import (
 
 // Ask returns the question of a command and its flags, as name and value in turn. Flags without a value are left out. The
 // API takes the same names.
-func Ask(command string, flags ...string) Question {
+func Ask(command string, flags ...string) Question { return AskFor(command, "", "", flags...) }
+
+// AskFor is [Ask] with an argument of the command, which the API takes by its name.
+func AskFor(command, argument, value string, flags ...string) Question {
 	q := Question{Command: command, API: "/api/v1/" + strings.ReplaceAll(command, " ", "/")}
 	separator := "?"
+	if argument != "" {
+		q.Command += " " + quoted(value)
+		q.API += separator + argument + "=" + escaped(value)
+		separator = "&"
+	}
 	for i := 0; i+1 < len(flags); i += 2 {
 		name, value := flags[i], flags[i+1]
 		if value == "" {

@@ -162,7 +162,7 @@ func (e *evaluation) oversized() {
 			value:   share(h.SavedMs, h.GPUMs), coverage: covered(h.Coverage, 1000),
 			summary: fmt.Sprintf("deployment %s uses at most %d MiB and %s of a %s: %s is enough",
 				h.Deployment, h.PeakMiB, percent(share(h.Activity, 1000)), h.GPUModel, h.To),
-			question: Ask("fragmentation", "region", e.place(Subject{Cluster: h.Cluster}).Region, "at", h.Window.To.String()),
+			question: Ask("fragmentation", "region", e.place(Subject{Cluster: h.Cluster}).Region, "days", "7", "at", h.Window.To.String()),
 		})
 	}
 }
