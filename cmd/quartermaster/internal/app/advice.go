@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -12,6 +11,7 @@ import (
 	"quartermaster/domain/advice"
 	"quartermaster/projections"
 	figures "quartermaster/projections/advice"
+	"quartermaster/projections/costs"
 	"quartermaster/projections/registry"
 )
 
@@ -58,7 +58,7 @@ func (c *Caller) Advice(ctx context.Context, at At, q AdviceQuery) (ans *Advice,
 		if err := (narrowed{cluster: q.Cluster}).known(v); err != nil {
 			return err
 		}
-		found, _, err := c.evaluate(ctx, v, about, nil)
+		found, _, err := c.evaluate(ctx, v, about, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -106,8 +106,10 @@ func KnownRule(name string) error {
 }
 
 // evaluate reads the figures of a time and judges them, with further overrides of thresholds, which count first.
-func (c *Caller) evaluate(ctx context.Context, v projections.View, at domain.Instant, more []advice.Override) ([]advice.Finding, *advice.Figures, error) {
-	f, err := c.figures(ctx, v, at)
+func (c *Caller) evaluate(
+	ctx context.Context, v projections.View, at domain.Instant, hours *figures.Hours, more []advice.Override,
+) ([]advice.Finding, *advice.Figures, error) {
+	f, err := c.figures(ctx, v, at, hours)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,24 +124,31 @@ func (c *Caller) evaluate(ctx context.Context, v projections.View, at domain.Ins
 	return advice.Evaluate(f, t), f, nil
 }
 
-// figures reads what the rules judge.
-func (c *Caller) figures(_ context.Context, v projections.View, at domain.Instant) (*advice.Figures, error) {
-	return figures.Read(v, at, figures.Options{})
+// figures reads what the rules judge. hours keeps sums of days from one tick to the next; nil: none are kept.
+func (c *Caller) figures(ctx context.Context, v projections.View, at domain.Instant, hours *figures.Hours) (*advice.Figures, error) {
+	return figures.Read(v, at, figures.Options{
+		Hours: hours,
+		Costs: func(q costs.Query) (*costs.Report, error) { return c.costs(ctx, v, q) },
+		Budgets: func(month domain.Interval) (*costs.BudgetReport, error) {
+			return c.budgets(ctx, c.app.conn, v, month)
+		},
+	})
 }
 
 // EvaluateTick brings the incidents of the log to what the rules find at a tick, and appends what changed. It may be called
-// again for the same tick: what the rows know already is not appended again.
-func (h *Conn) EvaluateTick(ctx context.Context, tick domain.Instant) (outcome string, err error) {
-	if err := h.knowsIncidents(ctx); err != nil {
+// again for the same tick: what the rows have already is not appended again. hours keeps sums from one call to the next.
+func (c *Caller) EvaluateTick(ctx context.Context, tick domain.Instant, hours *figures.Hours) (outcome string, err error) {
+	h, err := c.conn(ctx, Appending)
+	if err != nil {
 		return "", err
 	}
-	changes, firing, err := h.stepAt(ctx, tick)
+	changes, firing, err := c.stepAt(ctx, h, tick, hours)
 	if err != nil {
 		return "", err
 	}
 	stream := h.Stream("advice")
 	for i := range changes {
-		env := &domain.Envelope{Time: tick, Subject: string(incidentOf(changes[i].Event)), Workspace: changes[i].Workspace, Event: changes[i].Event}
+		env := &domain.Envelope{Time: tick, Subject: incidentOf(changes[i].Event), Workspace: changes[i].Workspace, Event: changes[i].Event}
 		if err := stream.Append(ctx, env); err != nil {
 			return "", fmt.Errorf("append an incident to the log: %w", err)
 		}
@@ -159,11 +168,10 @@ func incidentOf(ev domain.Event) string {
 	return ""
 }
 
-// stepAt returns what a tick changes at the present position, or at that of a past view.
-func (h *Conn) stepAt(ctx context.Context, tick domain.Instant) (changes []advice.Change, firing int, err error) {
-	c := &Caller{h.app}
+// stepAt returns what a tick changes, with the rows of h.
+func (c *Caller) stepAt(ctx context.Context, h *Conn, tick domain.Instant, hours *figures.Hours) (changes []advice.Change, firing int, err error) {
 	err = h.View(ctx, func(v projections.View) error {
-		found, f, err := c.evaluate(ctx, v, tick, nil)
+		found, f, err := c.evaluate(ctx, v, tick, hours, nil)
 		if err != nil {
 			return err
 		}
@@ -184,31 +192,6 @@ func (h *Conn) stepAt(ctx context.Context, tick domain.Instant) (changes []advic
 		return err
 	})
 	return changes, firing, err
-}
-
-// errIncidentsBehind means that the rows do not have all incidents of the log yet. The caller tries again.
-var errIncidentsBehind = &UnavailableError{Err: errors.New("the rows do not have all incidents of the log yet")}
-
-// knowsIncidents makes sure that the rows have all incidents that the log holds, so that none is opened twice.
-func (h *Conn) knowsIncidents(ctx context.Context) error {
-	tps := slices.DeleteFunc(domain.AllPartitions(), func(tp domain.TopicPartition) bool { return tp.Topic != domain.TopicIncidents })
-	_, end, err := h.Log.AllBounds(ctx, tps)
-	if err != nil {
-		return err
-	}
-	if h.DB == nil {
-		if err := h.CatchUp(ctx); err != nil {
-			return err
-		}
-	}
-	return h.View(ctx, func(v projections.View) error {
-		for tp, next := range end {
-			if v.Position()[tp] < next {
-				return errIncidentsBehind
-			}
-		}
-		return nil
-	})
 }
 
 // AlertsQuery selects incidents.
@@ -272,7 +255,7 @@ func (c *Caller) Alert(ctx context.Context, at At, id string) (ans *Alert, err e
 		if ans.Runbook, err = runbooks.Of(string(x.Case.Rule)); err != nil || !c.app.scope().IsWhole() {
 			return err
 		}
-		found, _, err := c.evaluate(ctx, v, about, nil)
+		found, _, err := c.evaluate(ctx, v, about, nil, nil)
 		for i := range found {
 			if r, _ := advice.RuleOf(found[i].Rule); r.Family == x.Case.Family && (x.Case.Subject == advice.Subject{} || x.Case.Subject.Contains(found[i].Subject)) {
 				ans.Now = append(ans.Now, found[i])

@@ -69,11 +69,12 @@ func (c *Caller) TryAdvice(ctx context.Context, at At, period domain.Interval, s
 		}
 		subjects := map[advice.RuleID]map[string]*TriedSubject{}
 		var known []advice.Incident
+		hours := &figures.Hours{}
 		for tick := TickOf(period.From + Tick - 1); tick < period.To; tick += step {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			found, f, err := c.evaluate(ctx, v, tick, overrides)
+			found, f, err := c.evaluate(ctx, v, tick, hours, overrides)
 			if err != nil {
 				return err
 			}
@@ -150,7 +151,6 @@ func proposedThresholds(v projections.View, d *Declarations) (overrides []advice
 		if err != nil {
 			return nil, &InvalidError{Err: err}
 		}
-		// One that is tried counts before one that is in force.
 		o.SetBy = "file: " + o.SetBy
 		overrides = append(overrides, o)
 	}
@@ -233,7 +233,7 @@ func (c *Caller) ReplayAdvice(ctx context.Context, period domain.Interval, progr
 		if err != nil {
 			return nil, err
 		}
-		again, _, err := h.stepAt(ctx, k.tick)
+		again, _, err := c.stepAt(ctx, h, k.tick, nil)
 		if err != nil {
 			return nil, err
 		}

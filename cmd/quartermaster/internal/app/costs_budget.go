@@ -19,44 +19,50 @@ const mostBudgetMonths = 120
 // Budgets compares the budgets whose period overlaps a month with what was spent until its end.
 func (c *Caller) Budgets(ctx context.Context, at At, month domain.Interval) (r *costs.BudgetReport, err error) {
 	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
-		r = &costs.BudgetReport{Position: v.Position().String(), Month: month}
-		if r.Completeness, err = registry.CompletenessOf(v, "", "", month, domain.TopicBilling, domain.TopicTelemetry); err != nil {
-			return err
-		}
-		if r.Budgets, err = costs.ReadBudgets(v, month); err != nil {
-			return err
-		}
-		var closes []registry.Close
-		read := map[domain.Interval][]costs.Posting{} // into months
-		posted := func(months []domain.Interval, currency string) (all []costs.Posting, err error) {
-			for _, m := range months {
-				if _, known := read[m]; !known {
-					if read[m], closes, err = h.postedWithin(ctx, v, m); err != nil {
-						return nil, err
-					}
-				}
-				into := read[m]
-				if currency != "" && len(into) > 0 {
-					rates, err := ratesFor(v, m, currency)
-					if err != nil {
-						return nil, err
-					}
-					if into, err = costs.PostingsIn(into, costs.NewPostingRates(rates, earlierRates(closes))); err != nil {
-						return nil, err
-					}
-				}
-				all = append(all, into...)
-			}
-			return all, nil
-		}
-		for i := range r.Budgets {
-			if err := c.useBudget(ctx, v, &r.Budgets[i], month, posted); err != nil {
-				return fmt.Errorf("budget %s/%s: %w", r.Budgets[i].Workspace, r.Budgets[i].Budget, err)
-			}
-		}
-		return nil
+		r, err = c.budgets(ctx, h, v, month)
+		return err
 	})
 	return r, err
+}
+
+// budgets returns the budgets of a month from rows.
+func (c *Caller) budgets(ctx context.Context, h *Conn, v projections.View, month domain.Interval) (r *costs.BudgetReport, err error) {
+	r = &costs.BudgetReport{Position: v.Position().String(), Month: month}
+	if r.Completeness, err = registry.CompletenessOf(v, "", "", month, domain.TopicBilling, domain.TopicTelemetry); err != nil {
+		return nil, err
+	}
+	if r.Budgets, err = costs.ReadBudgets(v, month); err != nil {
+		return nil, err
+	}
+	var closes []registry.Close
+	read := map[domain.Interval][]costs.Posting{} // into months
+	posted := func(months []domain.Interval, currency string) (all []costs.Posting, err error) {
+		for _, m := range months {
+			if _, known := read[m]; !known {
+				if read[m], closes, err = h.postedWithin(ctx, v, m); err != nil {
+					return nil, err
+				}
+			}
+			into := read[m]
+			if currency != "" && len(into) > 0 {
+				rates, err := ratesFor(v, m, currency)
+				if err != nil {
+					return nil, err
+				}
+				if into, err = costs.PostingsIn(into, costs.NewPostingRates(rates, earlierRates(closes))); err != nil {
+					return nil, err
+				}
+			}
+			all = append(all, into...)
+		}
+		return all, nil
+	}
+	for i := range r.Budgets {
+		if err := c.useBudget(ctx, v, &r.Budgets[i], month, posted); err != nil {
+			return nil, fmt.Errorf("budget %s/%s: %w", r.Budgets[i].Workspace, r.Budgets[i].Budget, err)
+		}
+	}
+	return r, nil
 }
 
 // useBudget sets what was spent. posted returns what was posted into months, in a currency, or as it was billed if that is "".
