@@ -402,6 +402,10 @@ func TestQuestionAgreesAboutLargeAmounts(t *testing.T) {
 			scale(&in.Demands[i].Shortage)
 		}
 		scale(&in.Offers[0].Hourly)
+		in.Commitments = []Commitment{{ // whose accrual of the month is a fraction, and whose cash is none
+			ID: "c", Kind: domain.OfferReserved, Pool: "p", Units: 1, Upfront: dec("700"), GuaranteesCapacity: true,
+			Term: domain.Interval{From: in.From - 30*domain.Day, To: in.From + 60*domain.Day},
+		}}
 		in.Scenarios = []Scenario{{ID: "a", Weight: 997}, {ID: "b", Weight: 3, Factor: 1300}}
 		a, err := Solve(t.Context(), in, lp)
 		if err != nil {

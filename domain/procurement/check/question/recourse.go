@@ -538,8 +538,8 @@ func (v *verdict) calendar() error {
 		if !charged.holds(x.Accrual, give) {
 			return fmt.Errorf("calendar: accrual of %s is %s, and comes to %s", month, x.Accrual, charged.least.StringFixed(9))
 		}
-		// Serving is the same in both, whatever it is.
-		if want := x.Cash.Add(charged.least).Sub(paid.least); x.Accrual.Sub(want).Abs().GreaterThan(decimal.New(1, -8)) {
+		// Serving is the same in both, whatever it is. Both are rounded to the resolution.
+		if want := x.Cash.Add(charged.least).Sub(paid.least); x.Accrual.Sub(want).Abs().GreaterThan(decimal.New(10, -v.digits)) {
 			return fmt.Errorf("calendar: accrual of %s is %s, and beside its cash comes to %s", month, x.Accrual, want.StringFixed(9))
 		}
 		nominal = nominal.Add(x.Cash)
