@@ -197,8 +197,7 @@ func (w *loads) compile(ctx context.Context, in *Instance, terminal *domain.Deci
 			return m, err
 		}
 	}
-	return nil, fmt.Errorf("instance %q: amounts times the scenarios' weights are too large to be computed: give "+
-		"fewer or smaller weights, or amounts in thousands", in.Name)
+	return nil, fmt.Errorf("instance %q: %w: give fewer or smaller weights, or amounts in thousands", in.Name, ErrTooLarge)
 }
 
 func (m *model) states(ctx context.Context) error {

@@ -236,5 +236,8 @@ var powers = func() (out [2*digits + 1]*big.Int) {
 	return out
 }()
 
+// ErrTooLarge means that amounts of an instance fit in no unit: whoever states it states less.
+var ErrTooLarge = errors.New("amounts times the scenarios' weights are too large to be computed")
+
 // errLarge means that an amount does not fit into 64 bits in the unit in which it is counted.
 var errLarge = errors.New("too large an amount")

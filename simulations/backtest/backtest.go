@@ -244,7 +244,7 @@ func (q *Question) decide(ctx context.Context, months []domain.Interval) ([]*tes
 	var err error
 	for i := range q.Pools {
 		if tests[i], err = newTest(q, i, months); err != nil {
-			return nil, fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)
+			return nil, &plan.OutOfRangeError{Err: fmt.Errorf("pool %s: %w", q.Pools[i].name(), err)}
 		}
 	}
 	var lock sync.Mutex

@@ -125,7 +125,7 @@ func (k *composer) fromLog(c *composed) error {
 		return err
 	}
 	if len(c.in.Pools) == 0 {
-		return fmt.Errorf("nothing could be planned: %s", cmp.Or(firstOf(c.in.Notes), "no demand was observed"))
+		return unfit("nothing could be planned: %s", cmp.Or(firstOf(c.in.Notes), "no demand was observed"))
 	}
 	if err := k.describe(c, q, rows); err != nil {
 		return err
@@ -459,7 +459,7 @@ func (k *composer) fromInstance(c *composed) error {
 				continue
 			}
 		}
-		return fmt.Errorf("changes[%d] %s: an instance has no log to suppose it in; change the instance, or base "+
+		return unfit("changes[%d] %s: an instance has no log to suppose it in; change the instance, or base "+
 			"the scenario on the log", i, x.Kind)
 	}
 	return nil
@@ -477,7 +477,7 @@ func (c *composed) decide(s *Scenario) error {
 				if k == domain.OfferSpot {
 					in.Pools[i].Spot = nil
 				} else if slices.Contains(alt.Without, string(k)) {
-					return fmt.Errorf("alternative %q: without on_demand nothing serves what is not bought; set a "+
+					return unfit("alternative %q: without on_demand nothing serves what is not bought; set a "+
 						"quota of 0 instead", alt.Name)
 				}
 			}
@@ -497,7 +497,7 @@ func (c *composed) decide(s *Scenario) error {
 		p := *alt.Posture
 		for i := range in.Pools {
 			if p.Kind == instance.MultiProvider && in.Pools[i].Provider == "" {
-				return fmt.Errorf("alternative %q: posture: pool %q does not name its provider: base the scenario on an "+
+				return unfit("alternative %q: posture: pool %q does not name its provider: base the scenario on an "+
 					"instance whose pools do (\"quartermaster plan\" states them for a policy)", alt.Name, in.Pools[i].ID)
 			}
 		}
@@ -508,7 +508,7 @@ func (c *composed) decide(s *Scenario) error {
 		}
 		for _, d := range p.Demands {
 			if !slices.ContainsFunc(in.Demands, func(x instance.Demand) bool { return x.ID == d }) {
-				return fmt.Errorf("alternative %q: posture: no demand %q; demands are %s", alt.Name, d, c.poolNames())
+				return unfit("alternative %q: posture: no demand %q; demands are %s", alt.Name, d, c.poolNames())
 			}
 		}
 		in.Posture = &p
@@ -531,7 +531,7 @@ func (c *composed) decide(s *Scenario) error {
 		for _, x := range alt.Overflow {
 			for _, r := range []string{x.From, x.To} {
 				if !slices.ContainsFunc(in.Regions, func(y instance.Region) bool { return y.ID == r }) {
-					return fmt.Errorf("alternative %q: overflow: no pool is in region %q", alt.Name, r)
+					return unfit("alternative %q: overflow: no pool is in region %q", alt.Name, r)
 				}
 			}
 		}
@@ -540,7 +540,7 @@ func (c *composed) decide(s *Scenario) error {
 		!slices.ContainsFunc(in.Regions, func(y instance.Region) bool {
 			return y.ID == p.Standby
 		}) {
-		return fmt.Errorf("alternative %q: posture: no pool is in region %q", alt.Name, p.Standby)
+		return unfit("alternative %q: posture: no pool is in region %q", alt.Name, p.Standby)
 	}
 	return c.drawable()
 }
@@ -549,7 +549,7 @@ func (c *composed) decide(s *Scenario) error {
 func (c *composed) drawable() error {
 	in := c.in
 	refuse := func(what string) error {
-		return fmt.Errorf("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers "+
+		return unfit("the instance has %s, which what-ifs do not draw; \"quartermaster plan solve\" answers "+
 			"it without trials", what)
 	}
 	switch {
@@ -583,7 +583,7 @@ func (c *composed) owned() error {
 			continue
 		}
 		if x.Currency != "" && x.Currency != c.in.Currency {
-			return fmt.Errorf("changes[%d] %s: owned hardware is priced in %s, not in %s", i, x.Kind, c.in.Currency, x.Currency)
+			return unfit("changes[%d] %s: owned hardware is priced in %s, not in %s", i, x.Kind, c.in.Currency, x.Currency)
 		}
 		at := c.pools(x.Region, x.Model)
 		if len(at) == 0 {

@@ -53,7 +53,7 @@ type groupEpoch struct {
 func nano(price domain.Decimal) (procurement.Nano, error) {
 	n := price.Shift(priceDigits).Round(0)
 	if n.GreaterThan(decimal.NewFromInt(maxPrice * 1_000_000_000)) {
-		return 0, fmt.Errorf("%s for a unit and hour is more than %d, which trials do not add up", price, maxPrice)
+		return 0, unfit("%s for a unit and hour is more than %d, which trials do not add up", price, maxPrice)
 	}
 	return procurement.Nano(n.IntPart()), nil
 }

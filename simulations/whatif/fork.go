@@ -61,7 +61,7 @@ func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.E
 		env.Source, env.Incarnation, env.Signature = f.source, 1, nil
 		key, err := env.Key()
 		if err != nil {
-			return fmt.Errorf("suppose %s: %w", env.Event.Type(), err)
+			return unfit("suppose %s: %w", env.Event.Type(), err)
 		}
 		tp := domain.TopicPartition{Topic: env.Topic(), Partition: domain.PartitionOf([]byte(key), env.Topic().Partitions())}
 		f.streams[tp]++
@@ -74,7 +74,7 @@ func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.E
 			}
 		}
 		if err := domain.Validate(&env); err != nil {
-			return fmt.Errorf("suppose %s: %w", env.Event.Type(), err)
+			return unfit("suppose %s: %w", env.Event.Type(), err)
 		}
 		p := f.part(tp)
 		p.pending = append(p.pending, env)
@@ -92,7 +92,7 @@ func (f *Fork) Append(ctx context.Context, at domain.Instant, events ...domain.E
 		return err
 	}
 	if n := run.Progress().Quarantined; n > 0 {
-		return fmt.Errorf("suppose: the fold refuses %d events", n)
+		return unfit("suppose: the fold refuses %d events", n)
 	}
 	return nil
 }

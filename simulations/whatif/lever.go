@@ -49,7 +49,7 @@ func (c *composed) resolve() error {
 		case DemandGrowth, EfficiencyChange:
 			l.from, l.to = containing(spans, x.When), endingAt(spans, x.Until)
 			if l.pools = c.pools(x.Region, x.Model); len(l.pools) == 0 {
-				return nil, fmt.Errorf("no pool is of %s; pools are %s", x.selector(), c.poolNames())
+				return nil, unfit("no pool is of %s; pools are %s", x.selector(), c.poolNames())
 			}
 		case ModelLaunch, DeploymentChange:
 			return c.deployment(i, x, l, spans)
@@ -62,7 +62,7 @@ func (c *composed) resolve() error {
 			// A pool of the log is of several suppliers; where it names its own, all of it is lost.
 			l.whole = x.Provider == "" || !slices.ContainsFunc(l.pools, func(p int) bool { return c.in.Pools[p].Provider == "" })
 			if len(l.pools) == 0 {
-				return nil, fmt.Errorf("no pool is of %s; pools are %s", x.selector(), c.poolNames())
+				return nil, unfit("no pool is of %s; pools are %s", x.selector(), c.poolNames())
 			}
 		case Maintenance:
 			region, model := x.Region, x.Model
@@ -100,7 +100,7 @@ func (c *composed) resolve() error {
 			l.times = x.Factor != nil
 		case FailureRate, SpotInterruption:
 			if l.pools = c.pools(x.Region, x.Model); len(l.pools) == 0 {
-				return nil, fmt.Errorf("no pool is of %s; pools are %s", x.selector(), c.poolNames())
+				return nil, unfit("no pool is of %s; pools are %s", x.selector(), c.poolNames())
 			}
 		case LeadTime:
 			for o := range c.in.Offers {

@@ -134,7 +134,7 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 		for k, held := range [][]int{sold.HeldGuaranteed, sold.HeldDiscountOnly} {
 			for _, units := range held {
 				if units > maxHeld {
-					return nil, fmt.Errorf("pool %s: %d units held, at most %d are drawn", pool.ID, units, maxHeld)
+					return nil, unfit("pool %s: %d units held, at most %d are drawn", pool.ID, units, maxHeld)
 				}
 				x.held[k] = append(x.held[k], int64(units)*one)
 			}
@@ -180,7 +180,7 @@ func newModel(in, refuge *instance.Instance) (*compiled, error) {
 			}
 			const most = maxPrice * 1_000_000_000
 			if y.onDemand > most || y.spot > most || y.shortage > most {
-				return nil, fmt.Errorf("pool %s: a unit and hour costs more than %d %s, which trials do not add up",
+				return nil, unfit("pool %s: a unit and hour costs more than %d %s, which trials do not add up",
 					pool.ID, maxPrice, in.Currency)
 			}
 			y.shortage = max(y.shortage, y.onDemand)
@@ -206,7 +206,7 @@ func (m *compiled) levels(demand string) ([]int32, error) {
 	out := make([]int32, len(units))
 	for h, u := range units {
 		if u > maxUnits {
-			return nil, fmt.Errorf("demand %s: %d units wanted in an hour, at most %d are drawn", demand, u, maxUnits)
+			return nil, unfit("demand %s: %d units wanted in an hour, at most %d are drawn", demand, u, maxUnits)
 		}
 		out[h] = int32(u)
 	}
@@ -324,7 +324,7 @@ func (m *compiled) hold() error {
 // amountOf is money as an amount.
 func amountOf(d domain.Decimal, in *instance.Instance) (int64, error) {
 	if d.Abs().GreaterThan(decimal.NewFromInt(maxTotal)) {
-		return 0, fmt.Errorf("%s %s is more than trials add up", d, in.Currency)
+		return 0, unfit("%s %s is more than trials add up", d, in.Currency)
 	}
 	return d.Shift(6).Round(0).IntPart(), nil
 }
@@ -384,7 +384,7 @@ func (m *compiled) bought(problem *instance.Instance, a *instance.Answer) error 
 				continue
 			}
 			if units > maxHeld {
-				return fmt.Errorf("%d units of %q are bought, at most %d are drawn", units, o.Offer, maxHeld)
+				return unfit("%d units of %q are bought, at most %d are drawn", units, o.Offer, maxHeld)
 			}
 			pay.units[e] = int64(units) * one
 			pay.from, pay.to = min(pay.from, e), e+1

@@ -143,15 +143,15 @@ func (s *supposer) deploy(i int, c *Change) error {
 				continue
 			}
 			if was != nil {
-				return fmt.Errorf("deployment %q is declared in %s and in %s: name the cluster", c.Deployment, d.cluster, k)
+				return unfit("deployment %q is declared in %s and in %s: name the cluster", c.Deployment, d.cluster, k)
 			}
 			was, workspace, d.cluster = ev, ws, k
 		}
 		if was == nil {
-			return fmt.Errorf("no deployment %q is declared then; \"quartermaster models\" lists those there are", c.Deployment)
+			return unfit("no deployment %q is declared then; \"quartermaster models\" lists those there are", c.Deployment)
 		}
 	} else if d.cluster == "" || !slices.Contains(known, d.cluster) {
-		return fmt.Errorf("no cluster %q is known in region %q; known are %s", c.Cluster, c.Region, strings.Join(known, ", "))
+		return unfit("no cluster %q is known in region %q; known are %s", c.Cluster, c.Region, strings.Join(known, ", "))
 	}
 	for _, k := range inv.Clusters {
 		if k.Cluster == d.cluster {
@@ -234,7 +234,7 @@ func (s *supposer) maintain(c *Change) error {
 		return err
 	}
 	if len(inv.Clusters) == 0 {
-		return fmt.Errorf("no cluster %q is known", c.Cluster)
+		return unfit("no cluster %q is known", c.Cluster)
 	}
 	var names []string
 	for _, k := range inv.Clusters {
@@ -249,12 +249,12 @@ func (s *supposer) maintain(c *Change) error {
 	}
 	slices.Sort(names)
 	if len(c.Nodes) > len(names) {
-		return fmt.Errorf("%d of its %d nodes are not in cluster %q", len(c.Nodes)-len(names), len(c.Nodes), c.Cluster)
+		return unfit("%d of its %d nodes are not in cluster %q", len(c.Nodes)-len(names), len(c.Nodes), c.Cluster)
 	}
 	if c.Units != nil {
 		n := int(median(c.Units).Ceil().IntPart())
 		if n > len(names) {
-			return fmt.Errorf("cluster %q has %d machines, %d cannot be serviced", c.Cluster, len(names), n)
+			return unfit("cluster %q has %d machines, %d cannot be serviced", c.Cluster, len(names), n)
 		}
 		names = names[:n]
 	}
@@ -317,7 +317,7 @@ func (s *supposer) requote(c *Change) error {
 		events = append(events, domain.Envelope{Time: s.at, Subject: o.Offer, Event: &o})
 	}
 	if len(events) == 0 {
-		return fmt.Errorf("no offer then is one of %s; \"quartermaster plan\" shows those that it considers", c.selector())
+		return unfit("no offer then is one of %s; \"quartermaster plan\" shows those that it considers", c.selector())
 	}
 	return s.append(events...)
 }
@@ -441,7 +441,7 @@ func (s *supposer) renew(c *Change) error {
 	}
 	i := slices.IndexFunc(held, func(e planning.CommitmentEntry) bool { return e.Commitment == c.Commitment })
 	if i < 0 {
-		return fmt.Errorf("no commitment %q is held then; the expiry ladder of \"quartermaster plan\" lists those "+
+		return unfit("no commitment %q is held then; the expiry ladder of \"quartermaster plan\" lists those "+
 			"there are", c.Commitment)
 	}
 	e := &held[i]
@@ -500,7 +500,7 @@ func (s *supposer) limit(c *Change) error {
 		}
 	}
 	if len(events) > 1 {
-		return fmt.Errorf("%d quotas of %s are known: name account and model", len(events), c.selector())
+		return unfit("%d quotas of %s are known: name account and model", len(events), c.selector())
 	}
 	switch {
 	case len(events) == 0 && c.Probability != nil:

@@ -324,7 +324,7 @@ func (w *world) grow(l *lever, value domain.Decimal) error {
 	for e := l.from; e < w.epochs; e++ {
 		if e < l.to {
 			if at = mulDiv(at, nano+rate, nano); at > 1_000_000*nano/1000 {
-				return fmt.Errorf("growth of %s a month comes to more than a thousandfold", value)
+				return unfit("growth of %s a month comes to more than a thousandfold", value)
 			}
 		}
 		w.times(w.factor, l.pools, e, e+1, at/1000)

@@ -13,8 +13,11 @@ import (
 	"errors"
 
 	"quartermaster/adapters/parts"
+	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
 	"quartermaster/domain/plan"
 	"quartermaster/projections/costs"
+	"quartermaster/simulations/whatif"
 )
 
 // Kind classifies an error.
@@ -112,13 +115,13 @@ func KindOf(err error) Kind {
 	if errors.As(err, &known) {
 		return known.Kind()
 	}
-	if beyond := (*plan.OutOfRangeError)(nil); errors.As(err, &beyond) {
+	switch {
+	case errors.As(err, new(*plan.OutOfRangeError)), errors.As(err, new(*whatif.UnfitError)),
+		errors.Is(err, instances.ErrTooLarge), errors.Is(err, domain.ErrIncomplete):
 		return KindInvalid
-	}
-	if missing := (*costs.RatesError)(nil); errors.As(err, &missing) {
+	case errors.As(err, new(*costs.RatesError)), errors.As(err, new(*instances.Infeasible)):
 		return KindConflict
-	}
-	if errors.Is(err, parts.ErrBucket) {
+	case errors.Is(err, parts.ErrBucket):
 		return KindUnavailable
 	}
 	return KindNone

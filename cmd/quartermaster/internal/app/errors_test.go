@@ -5,13 +5,24 @@ import (
 	"fmt"
 	"testing"
 
+	"quartermaster/domain"
+	instances "quartermaster/domain/instance"
 	"quartermaster/domain/plan"
+	"quartermaster/simulations/whatif"
 )
 
 func TestKindOf(t *testing.T) {
 	plain := errors.New("x")
-	if err := fmt.Errorf("plan: %w", &plan.OutOfRangeError{Err: plain}); KindOf(err) != KindInvalid {
-		t.Errorf("%v: %q, want %q", err, KindOf(err), KindInvalid)
+	for _, of := range []struct {
+		err  error
+		want Kind
+	}{
+		{&plan.OutOfRangeError{Err: plain}, KindInvalid}, {&whatif.UnfitError{Err: plain}, KindInvalid},
+		{instances.ErrTooLarge, KindInvalid}, {domain.ErrIncomplete, KindInvalid}, {&instances.Infeasible{}, KindConflict},
+	} {
+		if err := fmt.Errorf("plan: %w", of.err); KindOf(err) != of.want {
+			t.Errorf("%v: %q, want %q", err, KindOf(err), of.want)
+		}
 	}
 	for want, err := range map[Kind]error{
 		KindInvalid:     fmt.Errorf("read: %w", &InvalidError{Field: "at", Err: plain}),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -252,7 +253,11 @@ func (s *App) runScenario(ctx context.Context, in *whatif.Input, p *whatif.Prepa
 	lp, done := linearSolver()
 	defer done()
 	in.Solve = func(ctx context.Context, p *problem.Instance) (*problem.Answer, error) {
-		return problem.Solve(ctx, p, lp)
+		a, err := problem.Solve(ctx, p, lp)
+		if errors.As(err, new(*problem.Faults)) { // the scenario made a wrong problem of its base
+			err = &InvalidError{Err: err}
+		}
+		return a, err
 	}
 	in.EndOfHorizon = func(ctx context.Context, p *problem.Instance, a *problem.Answer) error {
 		return problem.EndOfHorizon(ctx, p, a, lp, 0)
