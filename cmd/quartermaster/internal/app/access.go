@@ -77,7 +77,7 @@ func (c *Caller) Revoke(ctx context.Context, workspace, grant, reason string) (*
 				}
 			}
 		}
-		return among("grant", grant, live)
+		return oneOf("grant", grant, live)
 	}); err != nil {
 		return nil, Draft{}, err
 	}

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -129,10 +128,7 @@ func (c *Caller) decideCommitment(ctx context.Context, use, name string, event f
 			names = append(names, held[i].Commitment)
 		}
 		slices.Sort(names)
-		if name == "" {
-			return &InvalidError{Err: errors.New("the name of the commitment is empty")}
-		}
-		if err := among("commitment", name, names); err != nil {
+		if err := oneOf("commitment", name, names); err != nil {
 			return err
 		}
 		e := &held[slices.IndexFunc(held, func(e planning.CommitmentEntry) bool { return e.Commitment == name })]

@@ -44,7 +44,7 @@ func DeclaredKinds() []string {
 // Get returns what of a kind is in force, since when, and who decided it; with a name or a
 // workspace, only those. As of a point in the past it returns what was in force then.
 func (c *Caller) Get(ctx context.Context, at At, kind, name, workspace string) (ans *Declared, err error) {
-	if err := among("kind", kind, DeclaredKinds()); err != nil {
+	if err := oneOf("kind", kind, DeclaredKinds()); err != nil {
 		return nil, err
 	}
 	if workspace != "" && slices.Contains(houseKinds, kind) {
@@ -208,7 +208,7 @@ func (c *Caller) RevokeOperator(ctx context.Context, workspace, name string, key
 		case len(ans.Keys) == 0 && key != nil && slices.Contains(names, name):
 			return &NotFoundError{What: "key", Name: name, Err: fmt.Errorf("operator %q of workspace %q has no such key", name, workspace)}
 		case len(ans.Keys) == 0:
-			return among("operator", name, slices.Compact(names))
+			return oneOf("operator", name, slices.Compact(names))
 		case root && !others:
 			return &DeniedError{Err: fmt.Errorf("operator %q is the last admin of workspace %q, and nobody could register anyone after: "+
 				"register another admin first", name, workspace)}

@@ -32,14 +32,14 @@ func (c *Caller) ReturnNode(ctx context.Context, cluster string, ev *domain.Node
 	draft, err := c.decideNode(ctx, "node-return", ans, ev, func(was *inventory.Health, _ []inventory.GPUEntry) error {
 		missing := ev.GPU == (domain.GPUID{}) || slices.Contains(was.Missing, ev.GPU.String())
 		if missing && len(was.Missing) > 0 && len(was.Faults) == 0 && !was.Cordoned && !was.Drained {
-			return fmt.Errorf("%s/%s: GPU %s is missing, and a return does not end that: it ends when the node reports the GPU again "+
-				"or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])
+			return &ConflictError{Err: fmt.Errorf("%s/%s: GPU %s is missing, and a return does not end that: it ends when the node reports the GPU again "+
+				"or another in its slot, or with \"quartermaster node retire\"", cluster, ev.Node, was.Missing[0])}
 		}
 		if ev.GPU == (domain.GPUID{}) && !was.Cordoned && !was.Drained && len(was.Faults) == 0 {
-			return fmt.Errorf("%s/%s: there is nothing to return it from: it is %s", cluster, ev.Node, was.State)
+			return &ConflictError{Err: fmt.Errorf("%s/%s: there is nothing to return it from: it is %s", cluster, ev.Node, was.State)}
 		}
 		if ev.GPU != (domain.GPUID{}) && !slices.ContainsFunc(was.Faults, func(f string) bool { return strings.HasPrefix(f, ev.GPU.String()+" ") }) {
-			return fmt.Errorf("%s/%s: %s has no lasting fatal fault", cluster, ev.Node, ev.GPU)
+			return &ConflictError{Err: fmt.Errorf("%s/%s: %s has no lasting fatal fault", cluster, ev.Node, ev.GPU)}
 		}
 		return nil
 	})

@@ -234,7 +234,7 @@ func (c *Caller) NamePerson(ctx context.Context, id, name string) (Draft, error)
 			return err
 		}
 		if known = all[id]; known == nil {
-			return among("operator", id, slices.Sorted(maps.Keys(all)))
+			return oneOf("operator", id, slices.Sorted(maps.Keys(all)))
 		}
 		return nil
 	})
@@ -279,7 +279,7 @@ func (c *Caller) ErasePerson(ctx context.Context, id string, now domain.Instant,
 		}
 		p := all[id]
 		if p == nil {
-			return among("operator", id, slices.Sorted(maps.Keys(all)))
+			return oneOf("operator", id, slices.Sorted(maps.Keys(all)))
 		}
 		rule, ended := r.Rule(domain.RetainedPeople), p.ended(now)
 		stays := func(format string, args ...any) error {

@@ -141,11 +141,11 @@ func (c *Caller) QuarantinedEvent(ctx context.Context, at At, id string) (doc []
 	err = h.Log.Read(ctx, domain.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, e.Offset+1, func(recs []domain.Record) error {
 		env := asFarAsRead(&recs[0])
 		if env == nil {
-			return fmt.Errorf("%s has no readable event (%s): ask its author what it was meant to say, "+
-				"and write that in the form of the key \"event\" of \"quartermaster log export\"", e.ID, e.Reason)
+			return &ConflictError{Err: fmt.Errorf("%s has no readable event (%s): ask its author what it was meant to say, "+
+				"and write that in the form of the key \"event\" of \"quartermaster log export\"", e.ID, e.Reason)}
 		}
 		if doc, err = wire.CloudEvent(env); err != nil {
-			return fmt.Errorf("%s cannot be shown as an event: %w", e.ID, err)
+			return &ConflictError{Err: fmt.Errorf("%s cannot be shown as an event: %w", e.ID, err)}
 		}
 		return nil
 	})

@@ -53,9 +53,17 @@ const (
 	widest  = 40
 )
 
-// among refuses a name that is not in names.
+// among refuses a name that is not in names. "" stands for all of them.
 func among(what, value string, names []string) error {
-	if value == "" || slices.Contains(names, value) {
+	if value == "" {
+		return nil
+	}
+	return oneOf(what, value, names)
+}
+
+// oneOf refuses a name that is not in names, the empty one too.
+func oneOf(what, value string, names []string) error {
+	if slices.Contains(names, value) {
 		return nil
 	}
 	if len(names) == 0 {

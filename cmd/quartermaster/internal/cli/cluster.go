@@ -149,7 +149,7 @@ func stanzaFor(cluster, gateway string, scrape time.Duration) (string, error) {
 	}
 	u, err := url.Parse(gateway)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return "", fmt.Errorf("--gateway %.100q: want an address such as https://quartermaster.example:7443", gateway)
+		return "", commandline.Usagef("--gateway %.100q: want an address such as https://quartermaster.example:7443", gateway)
 	}
 	if scrape < 0 || scrape > time.Hour {
 		return "", commandline.Usagef("--scrape-interval %s: want more than 0 and at most 1h", scrape)

@@ -53,7 +53,7 @@ operators decide everywhere.`,
 			ev := &domain.NodeReturned{Node: node, Reason: reason}
 			if gpu != "" {
 				if ev.GPU, err = domain.ParseGPUID(gpu); err != nil {
-					return fmt.Errorf("--gpu: %w", err)
+					return commandline.Usagef("--gpu: %w", err)
 				}
 				ev.Faults = true
 			}
@@ -150,7 +150,7 @@ operators decide everywhere.`,
 			}
 			ev := &domain.GPURetired{Node: node, Reason: reason}
 			if ev.GPU, err = domain.ParseGPUID(gpu); err != nil {
-				return fmt.Errorf("--gpu: %w", err)
+				return commandline.Usagef("--gpu: %w", err)
 			}
 			return a.decideNode(ctx, key, "retired", dryRun, func() (*app.NodeDecision, app.Draft, error) { return a.caller().RetireGPU(ctx, cluster, ev) })
 		},

@@ -102,7 +102,7 @@ there are.`,
 				return err
 			}
 			if (len(args) > 0) == filter.given() {
-				return errors.New("name records either by id or by filters such as --topic, --kind and --since")
+				return commandline.Usagef("name records either by id or by filters such as --topic, --kind and --since")
 			}
 			return a.discard(cmd.Context(), args, filter.QuarantineFilter, reason, key, dryRun)
 		},

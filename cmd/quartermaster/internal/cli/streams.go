@@ -2,12 +2,12 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/projections/registry"
 )
@@ -78,7 +78,7 @@ them arrives later, it counts.
 				return err
 			}
 			if !lost {
-				return errors.New("give --lost to confirm that the events will never arrive")
+				return commandline.Usagef("give --lost to confirm that the events will never arrive")
 			}
 			if err := checkReason(reason); err != nil {
 				return err
