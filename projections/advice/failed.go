@@ -10,23 +10,24 @@ import (
 	"quartermaster/projections"
 	"quartermaster/projections/failures"
 	"quartermaster/projections/inventory"
+	"quartermaster/projections/usage"
 
 	"github.com/shopspring/decimal"
 )
 
-// learnedFrom is how long before the window the fleet's own rate of interruptions is learned.
-const learnedFrom = 90 * domain.Day
-
 // failed reads the interruptions of the last seven days: of each node, GPU model, cluster, and provider in a region. What was
-// to be expected is the published rate, updated by what the whole fleet had in the 90 days before.
+// to be expected is the published rate, updated by what the whole fleet had in the three weeks before. Who reports nothing
+// reports no faults either, so time counts by the part of it that was observed of the cluster's GPUs of the model.
 func (r *reader) failed() error {
-	window := r.last(7 * domain.Day)
+	window, before := r.last(7*domain.Day), r.last(weeks*7*domain.Day)
+	before.To = window.From
 	counts := reliability.DefaultCounts()
-	earlier, exposed, err := failures.Interruptions(r.view, max(1, window.From-learnedFrom), window.From, counts)
+	earlier, exposed, err := failures.Interruptions(r.view, before.From, before.To, counts)
 	if err != nil {
 		return err
 	}
 	known := reliability.Evidence{Interruptions: int64(len(earlier))}
+	r.observedOf(exposed, before)
 	for i := range exposed {
 		known.GPUMs += exposed[i].GPUMs
 	}
@@ -38,6 +39,7 @@ func (r *reader) failed() error {
 	if err != nil {
 		return err
 	}
+	r.observedOf(exposed, window)
 	type part struct {
 		level   string
 		subject advice.Subject
@@ -92,4 +94,30 @@ func (r *reader) failed() error {
 		return a.Subject.Compare(b.Subject)
 	})
 	return nil
+}
+
+// observedOf reduces exposures within the last four weeks to the part that was observed.
+func (r *reader) observedOf(exposed []failures.Exposure, span domain.Interval) {
+	type observed struct{ up, seen int64 }
+	of := map[model]*observed{}
+	first := r.last(weeks * 7 * domain.Day).From
+	for i := range exposed {
+		k := model{exposed[i].Cluster, exposed[i].Model}
+		t := of[k]
+		if t == nil {
+			t = &observed{}
+			of[k] = t
+			if hours := r.months[k]; hours != nil {
+				for h := (span.From - first) / domain.Hour; h < (span.To-first)/domain.Hour; h++ {
+					s := &hours[h]
+					t.up, t.seen = t.up+s.service-s.down, t.seen+s.service-s.down-s.unobserved
+				}
+			}
+		}
+		share := int64(0)
+		if t.up > 0 {
+			share = usage.Permille(t.seen, t.up)
+		}
+		exposed[i].GPUMs = exposed[i].GPUMs / 1000 * share
+	}
 }
