@@ -39,6 +39,10 @@ func divided(view projections.View) func(costs.Query) (*costs.Report, error) {
 	}
 }
 
+// mostLines is how many lines a month may have to be divided while it still changes. Who used the machines that a line pays for
+// changes with every sample, and a tick must not take minutes: a larger month counts once it is sealed, and is divided once.
+const mostLines = 20_000
+
 // costs reads what bills say: prices of GPU-hours, costs of providers, the use of commitments, and costs by day. They are
 // those of the last two months with bills.
 func (r *reader) costs() error {
@@ -50,7 +54,16 @@ func (r *reader) costs() error {
 	if err != nil {
 		return err
 	}
-	months = slices.DeleteFunc(months, func(m domain.Interval) bool { return m.From >= r.at })
+	r.billed = projections.BillingMonth(r.at)
+	months = slices.DeleteFunc(months, func(m domain.Interval) bool {
+		first := projections.HourOf(m.From)
+		changes := projections.HourOf(m.To) > projections.SealedBefore(r.at)
+		large := changes && projections.CountRows(r.view, projections.TableBillingLines, first) > mostLines
+		if large && m.From <= r.at {
+			r.billed = domain.Interval{From: min(r.billed.From, projections.BillingMonth(m.From-1).From), To: min(r.billed.To, m.From)}
+		}
+		return m.From >= r.at || large
+	})
 	if len(months) == 0 {
 		return r.commitments(nil)
 	}

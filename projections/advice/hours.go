@@ -8,23 +8,37 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"quartermaster/domain"
 	"quartermaster/domain/packing/online"
 	"quartermaster/projections"
+	"quartermaster/projections/access"
 	"quartermaster/projections/planning"
 	"quartermaster/projections/usage"
 )
 
 // Hours keeps the GPU time of whole UTC days, by hour, and what deployments held, from one tick to the next. What it keeps
 // is a pure function of the rows: a day of a cluster is summed up again when a record changed its usage, or when what was
-// stated of its nodes for that day changed. So figures are the same with it and without. The zero value is empty. It is not
-// safe for concurrent use.
+// stated of its nodes for that day changed. So figures are the same with it and without. The zero value is empty. It is safe for
+// concurrent use.
 type Hours struct {
-	days map[clusterDay]*daySums
-	// Read is how many days of clusters the last [Read] summed up.
-	Read int
+	mu    sync.Mutex
+	days  map[clusterDay]*daySums
+	reads int // so far
+	// read is how many days of clusters the last [Read] summed up.
+	read int
 }
+
+// Summed returns how many days of clusters the last [Read] summed up.
+func (h *Hours) Summed() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.read
+}
+
+// keptReads is for how many reads a day is kept that none of them asks for: of other ticks, or of the past.
+const keptReads = 4
 
 type clusterDay struct {
 	cluster string
@@ -34,6 +48,7 @@ type clusterDay struct {
 // daySums are the sums of a cluster's day.
 type daySums struct {
 	key   [32]byte
+	used  int              // the last read that asked for it
 	hours []modelHours     // by GPU model
 	held  []online.Holding // in order
 }
@@ -103,14 +118,19 @@ func (r *reader) days(days []domain.Interval) (map[clusterDay]*daySums, error) {
 	}
 	clusters := slices.Sorted(maps.Keys(names))
 	keep := r.as.Hours
+	if _, narrowed := access.Of(r.view); narrowed {
+		keep = nil // what is kept is of all rows
+	}
 	var keys map[clusterDay][32]byte
 	if keep == nil {
 		keep = &Hours{}
 	} else if keys, err = r.keys(days, clusters); err != nil {
 		return nil, err
 	}
+	keep.mu.Lock()
+	defer keep.mu.Unlock()
 	kept := make(map[clusterDay]*daySums, len(days)*len(clusters))
-	keep.Read = 0
+	keep.read, keep.reads = 0, keep.reads+1
 	for _, day := range days {
 		var missing []string
 		for _, c := range clusters {
@@ -121,7 +141,7 @@ func (r *reader) days(days []domain.Interval) (map[clusterDay]*daySums, error) {
 				missing = append(missing, c)
 			}
 		}
-		keep.Read += len(missing)
+		keep.read += len(missing)
 		if len(missing)*manyClusters > len(clusters) {
 			sums, err := r.sumDay("", day)
 			if err != nil {
@@ -140,7 +160,14 @@ func (r *reader) days(days []domain.Interval) (map[clusterDay]*daySums, error) {
 			kept[clusterDay{c, day.From}] = sums.of(c, keys[clusterDay{c, day.From}])
 		}
 	}
-	keep.days = kept
+	for k, s := range kept {
+		s.used = keep.reads
+		if keep.days == nil {
+			keep.days = map[clusterDay]*daySums{}
+		}
+		keep.days[k] = s
+	}
+	maps.DeleteFunc(keep.days, func(_ clusterDay, s *daySums) bool { return s.used+keptReads <= keep.reads })
 	return kept, nil
 }
 

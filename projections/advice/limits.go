@@ -99,7 +99,7 @@ func (r *reader) heldBy(window domain.Interval) (map[heldIn]int64, error) {
 
 // budgets reads what was spent in the whole months of a budget's period, and what is expected at its end: the upper end.
 func (r *reader) budgets() error {
-	all, err := r.as.Budgets(projections.BillingMonth(r.at))
+	all, err := r.as.Budgets(r.billed)
 	if err != nil {
 		return err
 	}

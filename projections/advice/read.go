@@ -62,6 +62,7 @@ type reader struct {
 	declared  map[deployed]*inventory.ModelEntry
 	today     map[hourOf]*sum // of the day that ends at end
 	months    map[model]*[weeks * weekHours]sum
+	billed    domain.Interval // the last month that is divided
 }
 
 type deployed struct{ cluster, deployment string }

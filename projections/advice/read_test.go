@@ -275,8 +275,8 @@ func TestHours(t *testing.T) {
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: figures differ: %+v and %+v", what, got, want)
 			}
-			if kept.Read != days {
-				t.Errorf("%s: %d days were summed up, want %d", what, kept.Read, days)
+			if kept.Summed() != days {
+				t.Errorf("%s: %d days were summed up, want %d", what, kept.Summed(), days)
 			}
 		})
 	}
