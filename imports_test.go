@@ -46,6 +46,8 @@ domain/procurement/baseline: pure  domain  domain/procurement
 domain/procurement/check: pure  domain  domain/procurement  domain/procurement/joint  github.com/shopspring/decimal
 domain/procurement/check/question: pure  domain  github.com/shopspring/decimal
 domain/procurement/check/certificate: pure  domain  domain/procurement  domain/procurement/joint  domain/procurement/check  domain/procurement/check/question  github.com/shopspring/decimal
+domain/recommend:       pure  domain  domain/advice  domain/linear  github.com/shopspring/decimal
+domain/recommend/house: pure  domain  domain/advice  domain/recommend  github.com/shopspring/decimal
 domain/packing/online:  pure  domain  domain/packing  github.com/shopspring/decimal
 domain/*:               pure  domain  domain/linear  github.com/shopspring/decimal
 
