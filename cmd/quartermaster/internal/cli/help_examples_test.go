@@ -73,10 +73,10 @@ func TestHelpExamplesAreCommands(t *testing.T) {
 	}
 }
 
-// What help shows can be run on the demo as it stands there.
-func TestHelpExamplesRunOnTheDemo(t *testing.T) {
-	long.Only(t, "plans and simulates for a minute")
-	dir := filepath.Join(t.TempDir(), "home")
+// demoOfMay returns a home with the demo, without its plans.
+func demoOfMay(t *testing.T) (dir string) {
+	t.Helper()
+	dir = filepath.Join(t.TempDir(), "home")
 	leanDemo(t, dir, "2026-05-01") // forecasts take four weeks
 	d := &demoRun{app: commandLine(&app.App{Dir: dir}, io.Discard, io.Discard), say: func(string, ...any) {}}
 	if err := d.generate(); err != nil {
@@ -88,6 +88,13 @@ func TestHelpExamplesRunOnTheDemo(t *testing.T) {
 	if err := errors.Join(d.bill(t.Context()), d.app.Close()); err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// What help shows can be run on the demo as it stands there.
+func TestHelpExamplesRunOnTheDemo(t *testing.T) {
+	long.Only(t, "plans and simulates for a minute")
+	dir := demoOfMay(t)
 	deploy, err := filepath.Abs(filepath.Join("..", "..", "..", "..", "deploy"))
 	if err != nil {
 		t.Fatal(err)
