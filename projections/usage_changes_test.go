@@ -19,7 +19,7 @@ func TestUsageChanges(t *testing.T) {
 	}
 	changes := func(m *projections.Memory) (all *projections.UsageChanges) {
 		storetest.Look(t, m, func(v projections.View) (err error) {
-			all, err = projections.UsageChangesOf(v)
+			all, err = projections.UsageChangesOf(v, projections.HourOf(storetest.Start))
 			return err
 		})
 		return all

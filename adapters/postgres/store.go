@@ -621,6 +621,9 @@ func (s *Store) commit(ctx context.Context, tp domain.TopicPartition, p *part, n
 	if err := s.tally(ctx, sqlTx, string(tp.Topic), tp.Partition, p.rows); err != nil {
 		return err
 	}
+	if err := s.changeUsage(ctx, sqlTx, tp.Partition, p.rows); err != nil {
+		return err
+	}
 	if err := sqlTx.Commit(); err != nil {
 		return err
 	}

@@ -343,6 +343,7 @@ func (db *DB) createTables(ctx context.Context, tx *sql.Tx, name string) error {
 	}
 	createHeld(&b, schema)
 	createTallies(&b, schema)
+	createUsageChanges(&b, schema)
 	createUsage(&b, schema)
 	for _, t := range monthly() {
 		// All months outside the bounds share two partitions, so that bad times cannot make many.
@@ -445,5 +446,5 @@ func tableNames() []string {
 	for _, t := range tables {
 		names = append(names, t.name())
 	}
-	return slices.Concat(names, []string{held, tallied, usageDays, usageMonths})
+	return slices.Concat(names, []string{held, tallied, usageChanged, usageDays, usageMonths})
 }

@@ -63,7 +63,7 @@ var catalogue = usage.Catalogue()
 
 // keys returns the keys of the days of clusters, nil if the view does not say what changed.
 func (r *reader) keys(days []domain.Interval, clusters []string) (map[clusterDay][32]byte, error) {
-	changes, err := projections.UsageChangesOf(r.view)
+	changes, err := projections.UsageChangesOf(r.view, projections.HourOf(days[0].From))
 	if errors.Is(err, projections.ErrNoTallies) {
 		return nil, nil
 	}

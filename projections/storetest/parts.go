@@ -187,6 +187,19 @@ func talliesOf(t *testing.T, s projections.Store) (text string) {
 		if err != nil {
 			return err
 		}
+		days, err := projections.UsageChangesOf(v, 1)
+		if err != nil {
+			return err
+		}
+		newest := int64(0)
+		for _, c := range days.Days {
+			newest = max(newest, c.Day)
+		}
+		for _, c := range days.Days { // earlier ones may be forgotten
+			if c.Day > newest-60*24 {
+				text += fmt.Sprintln("usage", c)
+			}
+		}
 		left := map[projections.Table]int64{}
 		for _, of := range all {
 			text += fmt.Sprintf("%s %s %d: %d at %d\n", of.Partition, of.Table, of.Month, of.Rows, of.Changed)
