@@ -43,7 +43,19 @@ type Recommendation struct {
 	Checked    []Checked         `json:"checked"` // policies of the house, and whether it keeps them
 	Question   advice.Question   `json:"question"`
 
+	Moves  []Move  `json:"moves,omitempty"` // of replicas
 	Claims []Claim `json:"claims"`
+}
+
+// Move puts replicas of a deployment elsewhere, or on another GPU.
+type Move struct {
+	Workspace   string `json:"workspace"`
+	Deployment  string `json:"deployment"`
+	FromCluster string `json:"from_cluster"`
+	ToCluster   string `json:"to_cluster"`
+	Replicas    int64  `json:"replicas"`
+	ToModel     string `json:"to_gpu_model"`
+	ToSlice     string `json:"to_slice,omitempty"` // MIG profile; it then shares its GPU
 }
 
 // Claim is a part of the estate that a recommendation is about. Two recommendations that claim the same part exclude each
