@@ -161,8 +161,11 @@ func (p *memoryPartition) drop() {
 		}
 	}
 	for t, rows := range r.tables {
-		if ofNodes(Table(t)) {
-			for k := range rows {
+		if !ofNodes(Table(t)) {
+			continue
+		}
+		for _, in := range rows {
+			for k := range in {
 				see(k)
 			}
 		}
@@ -188,7 +191,7 @@ func (p *memoryPartition) drop() {
 	}
 	for t, rows := range r.tables {
 		if Table(t).Timed() {
-			maps.DeleteFunc(rows, func(k Key, _ *entry) bool { return copied(k) })
+			rows.remove(func(k Key, _ *entry) bool { return copied(k) })
 		}
 	}
 	maps.DeleteFunc(r.hours, func(k Key, _ *entry) bool { return copied(k) })

@@ -313,7 +313,7 @@ func (e *entry) read() (Row, error) {
 // WorkingSet is the working set of one partition: the rows that a fold reads and changes. It is not
 // safe for concurrent use. A [Store] provides it within a transaction.
 type WorkingSet struct {
-	tables [tableEnd]map[Key]*entry
+	tables [tableEnd]tableRows
 	// Usage hours are not in tables: hours holds the open ones, shelves the sealed ones.
 	hours   map[Key]*entry
 	shelves map[shelfKey]*shelf
@@ -358,7 +358,7 @@ func NewWorkingSet() *WorkingSet {
 // lookup returns the entry of a key, nil if there is none.
 func (r *WorkingSet) lookup(k Key) *entry {
 	if k.Table != TableUsage {
-		return r.tables[k.Table][k]
+		return r.tables[k.Table][spanOf(k)][k]
 	}
 	if e := r.hours[k]; e != nil {
 		return e
@@ -384,9 +384,45 @@ func (r *WorkingSet) enter(e *entry) {
 	}
 	t := &r.tables[e.key.Table]
 	if *t == nil {
-		*t = make(map[Key]*entry)
+		*t = tableRows{}
 	}
-	(*t)[e.key] = e
+	in := spanOf(e.key)
+	if (*t)[in] == nil {
+		(*t)[in] = map[Key]*entry{}
+	}
+	(*t)[in][e.key] = e
+}
+
+// tableRows are the rows of a table by span, so that a question about some hours does not visit those of all of history.
+type tableRows map[int64]map[Key]*entry
+
+// spanOf returns the span of a row: about a month in tables that are split by time.
+func spanOf(k Key) int64 {
+	if k.Table.Timed() {
+		return k.Hour / ShelfHours
+	}
+	return 0
+}
+
+// may reports whether a span may have rows that a query selects.
+func (q *Query) may(span int64) bool {
+	return !q.Table.Timed() || (q.From == 0 || span >= q.From/ShelfHours) && (q.To == 0 || span <= (q.To-1)/ShelfHours)
+}
+
+func (t tableRows) len() (n int) {
+	for _, rows := range t {
+		n += len(rows)
+	}
+	return n
+}
+
+// remove removes the rows for which drop returns true.
+func (t tableRows) remove(drop func(Key, *entry) bool) {
+	for span, rows := range t {
+		if maps.DeleteFunc(rows, drop); len(rows) == 0 {
+			delete(t, span)
+		}
+	}
 }
 
 // shelve puts a sealed hour on its shelf.
@@ -438,9 +474,14 @@ func (r *WorkingSet) unshelve(k Key) {
 // of a scope and id it may yield earlier ones too.
 func (r *WorkingSet) each(q Query, yield func(*entry)) {
 	if q.Table != TableUsage {
-		for k, e := range r.tables[q.Table] {
-			if q.Holds(k) {
-				yield(e)
+		for span, rows := range r.tables[q.Table] {
+			if !q.may(span) {
+				continue
+			}
+			for k, e := range rows {
+				if q.Holds(k) {
+					yield(e)
+				}
 			}
 		}
 		return
@@ -605,7 +646,7 @@ func (r *WorkingSet) keep(name string) string {
 func (r *WorkingSet) Len() int {
 	n := len(r.hours) + r.sealed
 	for _, t := range r.tables {
-		n += len(t)
+		n += t.len()
 	}
 	return n
 }
@@ -631,7 +672,7 @@ func (r *WorkingSet) Changes() int { return len(r.changed) }
 func (r *WorkingSet) Settle() {
 	for _, e := range r.changed {
 		if e.gone {
-			delete(r.tables[e.key.Table], e.key)
+			delete(r.tables[e.key.Table][spanOf(e.key)], e.key)
 		}
 		if e.key.Table == TableServers {
 			r.served = max(r.served, e.key.Hour)
@@ -665,7 +706,7 @@ func (r *WorkingSet) Evict(limit int) {
 	}
 	stale := func(_ Key, e *entry) bool { return e.mark < r.batch-1 }
 	for _, t := range r.tables {
-		maps.DeleteFunc(t, stale)
+		t.remove(stale)
 	}
 	maps.DeleteFunc(r.hours, stale)
 	r.kept = r.Len()
