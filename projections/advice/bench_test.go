@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"quartermaster/domain"
+	rules "quartermaster/domain/advice"
 	"quartermaster/projections"
 	"quartermaster/projections/advice"
 	"quartermaster/projections/storetest"
@@ -37,6 +38,12 @@ func estate(clusters, nodes, hours int) *storetest.Log {
 	for at := first; at < storetest.Start; at += domain.Hour {
 		for c := range clusters {
 			id := fmt.Sprintf("c%04d", c)
+			l.Append(domain.Envelope{Source: "prometheus/" + id, Cluster: id, Time: at + domain.Hour, Event: storetest.Scrape(
+				"job-1", "pod-1", at, 1800*domain.Second,
+				storetest.Scraped{Metric: domain.MetricTTFT, Bound: 100_000, Values: []uint64{0, 40}},
+				storetest.Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Values: []uint64{0, 100}},
+				storetest.Scraped{Metric: domain.MetricKVCache, Values: []uint64{500, 500}},
+			)})
 			for n := range nodes {
 				node := fmt.Sprintf("n%03d", n)
 				for i := range devices {
@@ -56,7 +63,7 @@ func estate(clusters, nodes, hours int) *storetest.Log {
 	return l
 }
 
-// One evaluation of all figures. QM_BENCH_ADVICE_CLUSTERS=1000 has 13 nodes in each: 104,000 GPUs. QM_BENCH_ADVICE_HOURS is
+// One evaluation of all rules. QM_BENCH_ADVICE_CLUSTERS=1000 has 13 nodes in each: 104,000 GPUs. QM_BENCH_ADVICE_HOURS is
 // the length of the history. "first" sums up four weeks, "next" is a tick whose earlier days are kept.
 func BenchmarkRead(b *testing.B) {
 	clusters, hours := 20, 29*24
@@ -83,9 +90,13 @@ func BenchmarkRead(b *testing.B) {
 		read := func() (rows int) {
 			if err := m.View(context.Background(), func(v projections.View) error {
 				counted := storetest.Count(v)
-				_, err := advice.Read(counted, storetest.Start, c.as())
+				f, err := advice.Read(counted, storetest.Start, c.as())
 				rows = counted.Timed()
-				return err
+				if err != nil {
+					return err
+				}
+				rules.Correlate(f, rules.Evaluate(f, nil))
+				return nil
 			}); err != nil {
 				b.Fatal(err)
 			}

@@ -1,8 +1,8 @@
 package advice
 
 import (
-	"errors"
 	"fmt"
+	"strings"
 
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
@@ -20,7 +20,8 @@ func (r *reader) deployments() error {
 	}
 	window := domain.Interval{From: r.at - r.as.StaleAfter, To: r.at}
 	r.declared = map[deployed]*inventory.ModelEntry{}
-	shadows, seen := map[string]bool{}, map[string]bool{}
+	shadows, seen := map[string]bool{}, map[string]bool{} // clusters
+	var observed map[string]bool
 	for i := range inv.Deployments {
 		e := &inv.Deployments[i]
 		if e.Declared {
@@ -57,12 +58,12 @@ func (r *reader) deployments() error {
 			}
 		case inventory.ModelStale:
 			s.Since = e.DeclaredAt
-			if !seen[e.Cluster] {
-				if seen[e.Cluster], err = r.observed(e.Cluster, window); err != nil {
+			if observed == nil {
+				if observed, err = r.observed(window); err != nil {
 					return err
 				}
 			}
-			s.Known = seen[e.Cluster]
+			s.Known = observed[e.Cluster] || seen[e.Cluster]
 		default:
 			continue
 		}
@@ -104,19 +105,20 @@ func (r *reader) heldIn(clusters map[string]bool, window domain.Interval) (map[d
 	return of, nil
 }
 
-var errFound = errors.New("found")
-
-// observed reports whether anything of a cluster's nodes or servers was observed in a window.
-func (r *reader) observed(cluster string, window domain.Interval) (bool, error) {
+// observed returns the clusters of whose nodes or servers anything was observed in a window.
+func (r *reader) observed(window domain.Interval) (map[string]bool, error) {
+	seen := map[string]bool{}
 	for _, t := range []projections.Table{projections.TableUsage, projections.TableServers, projections.TableServing} {
-		q := projections.Query{Table: t, Scope: cluster, From: projections.HourOf(window.From), To: projections.HourOf(window.To-1) + 1}
-		err := r.view.Scan(q, func(projections.Key, projections.Row) error { return errFound })
-		if errors.Is(err, errFound) {
-			return true, nil
-		}
+		q := projections.Query{Table: t, From: projections.HourOf(window.From), To: projections.HourOf(window.To-1) + 1}
+		err := r.view.Scan(q, func(k projections.Key, _ projections.Row) error {
+			if c := domain.ClusterOf(k.Scope); !seen[c] {
+				seen[strings.Clone(c)] = true
+			}
+			return nil
+		})
 		if err != nil {
-			return false, fmt.Errorf("read %s of %s: %w", t, cluster, err)
+			return nil, fmt.Errorf("read %s: %w", t, err)
 		}
 	}
-	return false, nil
+	return seen, nil
 }
