@@ -102,7 +102,7 @@ func KnownRule(name string) error {
 	for _, r := range advice.Rules() {
 		known = append(known, string(r.ID))
 	}
-	return among("rule", name, known)
+	return oneOf("rule", name, known)
 }
 
 // evaluate reads the figures of a time and judges them, with further overrides of thresholds, which count first.
@@ -126,6 +126,9 @@ func (c *Caller) evaluate(
 
 // figures reads what the rules judge. hours keeps sums of days from one tick to the next; nil: none are kept.
 func (c *Caller) figures(ctx context.Context, v projections.View, at domain.Instant, hours *figures.Hours) (*advice.Figures, error) {
+	if at.HourStart() <= 28*domain.Day {
+		return nil, invalid("at", "the rules read 28 days: want a time after January 1970")
+	}
 	return figures.Read(v, at, figures.Options{
 		Hours: hours,
 		Costs: func(q costs.Query) (*costs.Report, error) { return c.costs(ctx, v, q) },

@@ -144,7 +144,7 @@ A server verifies beside its live rows, which stay: --memory is needed, and boun
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			within := cmd.Flags().Changed("memory") || cmd.Flags().Changed("progress")
-			if a.IsShared() && !within {
+			if a.IsShared() && memory == "" {
 				return &app.InvalidError{Field: "memory", Err: errors.New("a server verifies within a bound: name one with --memory")}
 			}
 			if within && !verify {
