@@ -21,6 +21,7 @@ type Figures struct {
 	FirstTokens   []Served       // of the day, by model and cluster
 	Servers       []Served       // of the last whole hour, by model and cluster
 	Deployments   []Sighting     // shadow and unseen ones, by workspace, cluster and deployment
+	Held          []Held         // over the last 7 days, by cluster, workspace, deployment and GPU model
 	Holdings      []Fit          // that fit a smaller slice or GPU, by cluster, workspace and deployment
 	Owning        []Owning       // by region and GPU model
 	Commitments   []Commitment   // by id
@@ -102,6 +103,14 @@ type Sighting struct {
 	LastSeen                              domain.Instant // 0: never, or too long ago to say
 	// Known is false where nothing of the cluster was observed in Window, so that nobody can say.
 	Known bool
+}
+
+// Held is the GPU time that a deployment held.
+type Held struct {
+	Window                                   domain.Interval
+	Workspace, Cluster, Deployment, GPUModel string
+	GPUMs                                    int64
+	Activity                                 int64 // mean, per mille; -1: not measured
 }
 
 // Fit is a deployment on GPUs of which it needs a part.

@@ -402,5 +402,5 @@ func (m *maker) round(a, b string) (uint64, bool) {
 			return r.Micros, r.Measured
 		}
 	}
-	return 1 << 40, false
+	return unknownTrip, false
 }

@@ -43,6 +43,7 @@ type maker struct {
 	deployments map[[2]string]*Deployment
 	prices      map[[2]string]domain.Money
 	weeks       map[[2]string]*advice.Week
+	unseen      map[[2]string][]*advice.Finding // by cluster and workspace
 	made        []Recommendation
 }
 
@@ -51,7 +52,7 @@ type maker struct {
 func Make(e *Estate) []Recommendation {
 	m := &maker{
 		e: e, clusters: map[string]*Cluster{}, deployments: map[[2]string]*Deployment{}, prices: map[[2]string]domain.Money{},
-		weeks: map[[2]string]*advice.Week{},
+		weeks: map[[2]string]*advice.Week{}, unseen: map[[2]string][]*advice.Finding{},
 	}
 	for i := range e.Clusters {
 		m.clusters[e.Clusters[i].ID] = &e.Clusters[i]
@@ -88,6 +89,7 @@ func Make(e *Estate) []Recommendation {
 			m.limits(f)
 		}
 	}
+	m.declarations()
 	m.tiers()
 	m.idleMachines()
 	m.commitments()
@@ -327,8 +329,15 @@ func idleHours(w *advice.Week) (hours []int) {
 
 func workspaceOf(c *Cluster) string { return cmp.Or(c.Workspace, advice.Platform) }
 
+// retire proposes what to do about shadows and about declarations that nothing follows. It claims no saving: whether a shadow
+// is needed, only its holder knows; the finding says what it costs.
 func (m *maker) retire(f *advice.Finding) {
 	s := f.Subject
+	if f.Rule == advice.Unseen {
+		k := [2]string{s.Cluster, cmp.Or(s.Workspace, f.Workspace)}
+		m.unseen[k] = append(m.unseen[k], f)
+		return
+	}
 	r := Recommendation{
 		Kind: kindRetire, Workspace: cmp.Or(s.Workspace, f.Workspace), Subject: s, Clusters: []string{s.Cluster}, Findings: []string{f.ID},
 		Question: f.Question, Claims: []Claim{deploymentPart(s.Cluster, s.Deployment, s.Workspace)},
@@ -336,18 +345,33 @@ func (m *maker) retire(f *advice.Finding) {
 		Steps: []string{"ask its holder what it is", "declare it with \"quartermaster apply\", or end it"},
 		Risk:  "it may be needed: ask first",
 	}
-	if f.Rule == advice.Unseen {
-		r.From, r.To, r.Summary = "declared, not running", "removed", "remove a declaration that nothing follows: "+f.Summary
-		r.Steps = []string{"remove it with removed_deployments in \"quartermaster apply\", or start it"}
-	}
-	for i := range m.e.Figures.Deployments {
-		d := &m.e.Figures.Deployments[i]
-		if d.Shadow && d.Cluster == s.Cluster && d.Deployment == s.Deployment && d.Workspace == s.Workspace && f.PerMonth != nil {
-			r.Saving, r.Simulation = m.fork(r.Kind, s, []paidTime{{d.GPUMs, d.Window, m.price(d.Cluster, d.GPUModel)}}, nil)
-			interval(&r, m.weekly(d.Cluster, d.GPUModel, heldOf))
-		}
-	}
 	m.made = append(m.made, r)
+}
+
+// declarations proposes to remove what is declared and not running, once for each cluster and workspace.
+func (m *maker) declarations() {
+	keys := make([][2]string, 0, len(m.unseen))
+	for k := range m.unseen {
+		keys = append(keys, k)
+	}
+	slices.SortFunc(keys, func(a, b [2]string) int { return cmp.Or(cmp.Compare(a[0], b[0]), cmp.Compare(a[1], b[1])) })
+	for _, k := range keys {
+		all := m.unseen[k]
+		r := Recommendation{
+			Kind: kindRetire, Workspace: k[1], Subject: advice.Subject{Workspace: k[1], Cluster: k[0], Name: "declarations"}, Clusters: []string{k[0]},
+			From: "declared, not running", To: "removed, or started", Question: all[0].Question,
+			Summary: fmt.Sprintf("remove %s of workspace %s in cluster %s that nothing follows, or start what they declare", count(int64(len(all)), "declaration"), k[1], k[0]),
+			Risk:    "what is about to start may look the same",
+		}
+		for i, f := range all {
+			if i < advice.MostNames {
+				r.Steps = append(r.Steps, "remove "+f.Subject.Deployment+" with removed_deployments in \"quartermaster apply\"")
+				r.Findings = append(r.Findings, f.ID)
+			}
+			r.Claims = append(r.Claims, Claim{Part: "declaration of " + f.Subject.Deployment + " in " + k[0]})
+		}
+		m.made = append(m.made, r)
+	}
 }
 
 func (m *maker) drain(f *advice.Finding) {

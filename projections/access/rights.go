@@ -36,6 +36,7 @@ var operations = func() map[string]OperationRule {
 	return map[string]OperationRule{
 		"access list":       estate(admin, auditor),
 		"advice":            estate(admin, finance, planner, auditor, operator),
+		"advice actions":    estate(admin, finance, planner, auditor, operator),
 		"advice replay":     estate(admin, auditor, operator),
 		"advice rules":      within(roles...),
 		"advice try":        estate(admin, planner, auditor, operator),
@@ -69,6 +70,7 @@ var operations = func() map[string]OperationRule {
 		"fragmentation":     estate(admin, planner, auditor, operator),
 		"generation status": estate(admin, auditor, operator),
 		"get":               within(roles...),
+		"headroom":          estate(admin, planner, auditor, operator),
 		"import list":       estate(admin, finance, auditor, operator),
 		"import show":       estate(admin, finance, auditor, operator),
 		"jobs":              within(roles...),

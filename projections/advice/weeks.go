@@ -99,6 +99,19 @@ func (r *reader) holdings(sums map[clusterDay]*daySums) {
 	for _, h := range of {
 		all = append(all, *h)
 	}
+	for i := range all {
+		h := advice.Held{
+			Window: window, Workspace: all[i].Workspace, Cluster: all[i].Cluster, Deployment: all[i].Deployment, GPUModel: all[i].Model,
+			GPUMs: all[i].GPUMs, Activity: -1,
+		}
+		if activity, ok := all[i].Activity(); ok {
+			h.Activity = activity
+		}
+		r.f.Held = append(r.f.Held, h)
+	}
+	slices.SortFunc(r.f.Held, func(a, b advice.Held) int {
+		return compareAll(a.Cluster, b.Cluster, a.Workspace, b.Workspace, a.Deployment, b.Deployment, a.GPUModel, b.GPUModel)
+	})
 	for _, f := range online.Rightsize(all, headroom, nil) {
 		if f.Profile == "" || f.GPUMs <= 0 {
 			continue

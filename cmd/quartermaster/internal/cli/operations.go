@@ -86,6 +86,7 @@ type served struct {
 var operations = map[string]served{
 	"access list":       {access: true},
 	"advice":            {rows: "findings"},
+	"advice actions":    {},
 	"advice replay":     {long: true, outside: true},
 	"advice rules":      {},
 	"advice try":        {without: []string{"file"}, long: true},
@@ -119,6 +120,7 @@ var operations = map[string]served{
 	"fragmentation":     {},
 	"generation status": {outside: true},
 	"get":               {rows: "entries"},
+	"headroom":          {},
 	"import list":       {outside: true},
 	"import show":       {without: []string{"out"}, outside: true},
 	"jobs":              {},

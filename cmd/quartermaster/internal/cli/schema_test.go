@@ -29,6 +29,7 @@ import (
 	"quartermaster/domain/merkle"
 	"quartermaster/domain/packing/online"
 	"quartermaster/domain/plan"
+	"quartermaster/domain/recommend"
 	"quartermaster/projections/costs"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
@@ -70,7 +71,7 @@ var answers = map[string]answer{
 	"rules-check":  report[costs.RulesCheck](),
 	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
 	"fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
-	"advice": report[app.Advice](), "advice-rules": of[rulesAnswer](), "advice-try": of[app.AdviceTrial](),
+	"advice": report[app.Advice](), "advice-actions": report[recommend.Advice](), "headroom": report[app.Headroom](), "advice-rules": of[rulesAnswer](), "advice-try": of[app.AdviceTrial](),
 	"advice-replay": of[app.AdviceReplay](), "advice-waste": report[app.Waste](), "alerts-list": of[app.Alerts](),
 	"alerts-show": of[app.Alert](), "alerts-ack": of[alertDecision](), "alerts-silence": of[alertDecision](),
 	"runbook":    of[runbookAnswer](),
