@@ -100,7 +100,7 @@ type Sighting struct {
 	GPUModel                              string
 	GPUMs                                 int64          // held within Window, by a shadow
 	Since                                 domain.Instant // of a declaration: since when; 0: unknown
-	LastSeen                              domain.Instant // 0: never, or too long ago to say
+	LastSeen                              domain.Instant // 0: not within Window
 	// Known is false where nothing of the cluster was observed in Window, so that nobody can say.
 	Known bool
 }

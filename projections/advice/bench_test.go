@@ -32,6 +32,8 @@ func estate(clusters, nodes, hours int) *storetest.Log {
 		}
 		l.Append(domain.Envelope{Cluster: id, Workspace: "team-1", Time: born, Event: &domain.DeploymentChanged{
 			Deployment: "job-1", Model: "llm", Replicas: 1, Class: domain.ClassServing,
+		}}, domain.Envelope{Cluster: id, Workspace: "team-1", Time: born, Event: &domain.DeploymentChanged{
+			Deployment: "gone", Model: "llm", Replicas: 1, Class: domain.ClassServing,
 		}})
 	}
 	devices := make([]storetest.Seen, 8)

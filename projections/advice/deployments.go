@@ -14,7 +14,7 @@ import (
 
 // deployments reads the shadow deployments, and the declared ones that are not seen. It notes the declared ones.
 func (r *reader) deployments() error {
-	inv, err := inventory.Models(r.view, r.at, r.as.StaleAfter, inventory.ModelFilter{})
+	inv, err := inventory.Models(r.view, r.at, r.as.StaleAfter, inventory.ModelFilter{Recent: true})
 	if err != nil {
 		return err
 	}

@@ -76,6 +76,8 @@ type ModelTotal struct {
 // ModelFilter selects models; empty fields match all.
 type ModelFilter struct {
 	Workspace, Cluster string
+	// Recent leaves out when deployments were last seen that were not seen within StaleAfter, for which a week is read.
+	Recent bool
 }
 
 type modelKey struct{ workspace, cluster, deployment, model, tier string }
@@ -185,7 +187,7 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 			unseen[e] = true
 		}
 	}
-	if before := at - lookBack; before < since && len(unseen) > 0 {
+	if before := at - lookBack; before < since && len(unseen) > 0 && !filter.Recent {
 		earlier, err := seeModels(view, before, since)
 		if err != nil {
 			return nil, err
