@@ -41,7 +41,9 @@ func (r *reader) commitments(months []domain.Interval) error {
 	for _, id := range slices.Sorted(maps.Keys(use)) {
 		r.f.Commitments = append(r.f.Commitments, *use[id])
 	}
-	slices.SortFunc(r.f.Commitments, compareIDs)
+	slices.SortFunc(r.f.Commitments, func(a, b advice.Commitment) int {
+		return compareAll(a.Commitment, b.Commitment, a.Workspace, b.Workspace)
+	})
 	return nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"quartermaster/domain"
@@ -249,8 +248,4 @@ func (r *reader) courses(first domain.Instant, months []domain.Interval) error {
 		return compareAll(a.Workspace, b.Workspace, a.Component, b.Component, a.Region, b.Region, a.Currency, b.Currency)
 	})
 	return nil
-}
-
-func compareIDs(a, b advice.Commitment) int {
-	return cmp.Or(strings.Compare(a.Commitment, b.Commitment), strings.Compare(a.Workspace, b.Workspace))
 }
