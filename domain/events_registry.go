@@ -76,6 +76,7 @@ const (
 	PolicyTransferPrice      PolicyKind = "transfer_price"      // Value: what a GPU-hour of Selector's work costs besides in another region, such as 0.05 USD
 	PolicyLedgerAccount      PolicyKind = "ledger_account"      // Value: account of the general ledger, for Scope, of costs with Columns
 	PolicyAdviceThreshold    PolicyKind = "advice_threshold"    // Value: threshold of rule Scope in its unit, or off; Share: least coverage of telemetry
+	PolicySecondApproval     PolicyKind = "second_approval"     // Value: above this cost, or saving a month, recommendations need two approvers, such as 50000 USD
 )
 
 // What keeps the demand of a [PolicyPosture] when a region or a provider is lost.

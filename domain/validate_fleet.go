@@ -109,7 +109,7 @@ func (c *checker) policySet(e *PolicySet) {
 		}
 	case PolicyPosture:
 		c.posture(e)
-	case PolicyTransferPrice:
+	case PolicyTransferPrice, PolicySecondApproval:
 		if m, err := ParseMoney(e.Value); err != nil {
 			c.bad("value", "%v", err)
 		} else {
@@ -125,7 +125,7 @@ func (c *checker) policySet(e *PolicySet) {
 			PolicySpotShare, PolicyCommitmentDiscount, PolicyIdleCost, PolicyActivity, PolicyCostOfCapital, PolicyRetention,
 			PolicyDepreciation, PolicyCapitalCharge, PolicyBooksCurrency, PolicyRecoverableTax,
 			PolicySharedCosts, PolicySubstitution, PolicyPosture, PolicyTransferPrice, PolicyLedgerAccount,
-			PolicyAdviceThreshold)
+			PolicyAdviceThreshold, PolicySecondApproval)
 	}
 	c.substitutes(e)
 	c.optionalID("standby", e.Standby)

@@ -267,7 +267,7 @@ var violations = []struct {
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[0].Amount = dec("-1") }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[0]: -1 is negative"},
 	{edit(func(e *OperatorRegistered) { e.AuthorityLimits[1].Currency = "USD" }), TypeOperatorRegistered, "OperatorRegistered: authority_limits[1]: \"USD\" has a limit already"},
 	{edit(func(e *OperatorRevoked) { e.Operator = "" }), TypeOperatorRevoked, "OperatorRevoked: operator: is missing"},
-	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, transfer_price, ledger_account, advice_threshold`},
+	{edit(func(e *PolicySet) { e.Kind = "mood" }), TypePolicySet, `PolicySet: kind: "mood" is unknown, want residency, certification, placement, apart, dedicated, spot_share, commitment_discount, idle_cost, activity, cost_of_capital, retention, depreciation, capital_charge, books_currency, recoverable_tax, shared_costs, substitution, posture, transfer_price, ledger_account, advice_threshold, second_approval`},
 	{edit(func(e *PolicySet) { e.Pools = []CostPool{{Pool: "a", By: ShareByCost}} }), TypePolicySet, "PolicySet: pools: are for shared_costs, and the kind is residency"},
 	{pools(), TypePolicySet, "PolicySet: pools: is empty, want at least one"},
 	{pools(CostPool{By: ShareByCost}), TypePolicySet, "PolicySet: pools[0].pool: is missing"},

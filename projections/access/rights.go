@@ -92,6 +92,9 @@ var operations = func() map[string]OperationRule {
 		"plan solve":        within(admin, finance, planner), // of a file: it reads no rows
 		"quarantine list":   estate(admin, auditor, operator),
 		"quarantine show":   estate(admin, auditor, operator),
+		"recommend command": estate(admin, finance, planner, operator),
+		"recommend list":    within(roles...),
+		"recommend show":    within(roles...),
 		"retention show":    estate(admin, finance, auditor, operator),
 		"runbook":           within(roles...),
 		"rules check":       estate(admin, finance, auditor),
@@ -127,6 +130,11 @@ var operations = func() map[string]OperationRule {
 		"operator add":        within(admin),
 		"operator revoke":     estate(admin),
 		"quarantine discard":  estate(admin, operator),
+		"recommend actuated":  within(admin, finance, planner, operator),
+		"recommend approve":   within(admin, finance, planner),
+		"recommend propose":   within(admin, finance, planner, operator),
+		"recommend reject":    within(admin, finance, planner),
+		"recommend withdraw":  within(admin, finance, planner),
 		"streams resolve":     estate(admin, operator),
 	}
 }()

@@ -368,7 +368,8 @@ func (a *Authority) Grants() []Grant {
 }
 
 // Judge returns "" if version i of a history is valid, and otherwise why it is void. Events that
-// need no signature are always valid, but for commands: they carry approvals, which must be valid.
+// need no signature are always valid, but for commands, which carry approvals that must be valid, and for recommendations
+// that an operator proposes, who must be one of the workspace or the root's.
 func (a *Authority) Judge(k projections.Key, h *projections.History, i int) string {
 	v := &h.Versions[i]
 	if k.Table == projections.TableOperators {
@@ -385,8 +386,11 @@ func (a *Authority) Judge(k projections.Key, h *projections.History, i int) stri
 
 func (a *Authority) judge(k projections.Key, h *projections.History, v *projections.Version) string {
 	if !domain.NeedsSignature(v.Event) {
-		if command, ok := v.Event.(*domain.CommandIssued); ok {
-			return a.commanded(k, h, command)
+		switch ev := v.Event.(type) {
+		case *domain.CommandIssued:
+			return a.commanded(k, h, ev)
+		case *domain.RecommendationMade:
+			return a.proposed(v)
 		}
 		return ""
 	}
@@ -444,7 +448,7 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 			}
 		}
 	}
-	amounts, reason := commits(h, v)
+	amounts, reason := a.commits(k, h, v)
 	if reason != "" {
 		return reason
 	}
@@ -532,7 +536,7 @@ func deciders(ev domain.Event) []domain.Role {
 		switch ev.Kind {
 		case domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyCostOfCapital,
 			domain.PolicyRetention, domain.PolicyDepreciation, domain.PolicyCapitalCharge, domain.PolicyRecoverableTax,
-			domain.PolicySharedCosts, domain.PolicyLedgerAccount:
+			domain.PolicySharedCosts, domain.PolicyLedgerAccount, domain.PolicySecondApproval:
 			return []domain.Role{domain.RoleAdmin, domain.RoleFinance}
 		}
 		return []domain.Role{domain.RoleAdmin, domain.RolePlanner}
@@ -563,28 +567,31 @@ func deciders(ev domain.Event) []domain.Role {
 
 // commits returns the money that a decision commits: for a purchase, that of the whole term; for an
 // approval, the cost that the recommendation states.
-func commits(h *projections.History, v *projections.Version) ([]domain.Money, string) {
-	switch ev := v.Event.(type) {
+func (a *Authority) commits(k projections.Key, h *projections.History, v *projections.Version) ([]domain.Money, string) {
+	if _, ok := v.Event.(*domain.RecommendationApproved); !ok {
+		return committed(v.Event), ""
+	}
+	made := a.madeBefore(k, h, v.Signer.Offset)
+	if made == nil {
+		return nil, "it approves a recommendation that is not in the log"
+	}
+	return []domain.Money{made.Event.(*domain.RecommendationMade).Cost}, ""
+}
+
+// committed returns the money that a purchase or a renewal commits.
+func committed(ev domain.Event) []domain.Money {
+	switch ev := ev.(type) {
 	case *domain.CommitmentPurchased:
 		hourly := ev.Hourly.Amount.Mul(decimal.NewFromInt(int64(ev.Units)))
 		if ev.SpendPerHour.Valid {
 			hourly = decimal.Max(hourly, ev.SpendPerHour.Decimal)
 		}
-		currency := cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)
-		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: currency}, ev.Term), ""
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term)
 	case *domain.CommitmentRenewed:
 		hourly := ev.Hourly.Amount.Mul(decimal.NewFromInt(int64(ev.Units)))
-		currency := cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)
-		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: currency}, ev.Term), ""
-	case *domain.RecommendationApproved:
-		for i := range h.Versions {
-			if made, ok := h.Versions[i].Event.(*domain.RecommendationMade); ok {
-				return []domain.Money{made.Cost}, ""
-			}
-		}
-		return nil, "it approves a recommendation that is not in the log"
+		return term(ev.Upfront, domain.Money{Amount: hourly, Currency: cmp.Or(ev.Hourly.Currency, ev.Upfront.Currency)}, ev.Term)
 	}
-	return nil, ""
+	return nil
 }
 
 func term(upfront, hourly domain.Money, t domain.Interval) []domain.Money {

@@ -71,7 +71,7 @@ func (a *Authority) Decisions(view projections.View, f DecisionFilter) ([]Decisi
 					d.Role, d.Limits = g.Role, g.AuthorityLimits
 				}
 				// A decision without a computable price is refused for that reason.
-				d.Commits, _ = commits(h, v)
+				d.Commits, _ = a.commits(k, h, v)
 				d.Commits = slices.DeleteFunc(d.Commits, func(m domain.Money) bool { return m.Amount.Sign() <= 0 })
 				found = append(found, placed{k, d})
 			}
@@ -120,6 +120,6 @@ func (a *Authority) under(k projections.Key, v *projections.Version) *Grant {
 // Committed returns the money that a decision about a commitment commits: for a purchase or a
 // renewal, that of the whole term.
 func Committed(ev domain.Event) []domain.Money {
-	amounts, _ := commits(nil, &projections.Version{Event: ev})
+	amounts := committed(ev)
 	return slices.DeleteFunc(amounts, func(m domain.Money) bool { return m.Amount.Sign() <= 0 })
 }

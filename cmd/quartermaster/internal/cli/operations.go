@@ -142,6 +142,9 @@ var operations = map[string]served{
 	"plan solve":        {without: []string{"out"}, named: []string{"instance"}, long: true},
 	"quarantine list":   {access: true, rows: "entries"},
 	"quarantine show":   {access: true},
+	"recommend command": {without: []string{"out"}, outside: true},
+	"recommend list":    {rows: "proposals"},
+	"recommend show":    {},
 	"retention show":    {},
 	"runbook":           {},
 	"rules check":       {without: []string{"file"}},
@@ -180,6 +183,11 @@ var decisions = func() map[string]served {
 		"operator add":        {without: []string{"public-key-of", "new-key"}},
 		"operator revoke":     {without: []string{"public-key-of"}},
 		"quarantine discard":  {},
+		"recommend actuated":  {},
+		"recommend approve":   {},
+		"recommend propose":   {files: "file"},
+		"recommend reject":    {},
+		"recommend withdraw":  {},
 		"streams resolve":     {},
 	}
 	for words, how := range all {

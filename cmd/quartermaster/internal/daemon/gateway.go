@@ -52,6 +52,7 @@ type gateway struct {
 	cfg     config.Gateway
 	denials *denials
 	events  *httpapi.Gateway
+	orders  *httpapi.Commands
 	writes  http.Handler  // handler of Prometheus remote write
 	stream  *kafka.Stream // stream of the remote-write events; created with the first one
 	rules   rules
@@ -84,6 +85,7 @@ func (s *service) newGateway(cfg config.Gateway) *gateway {
 		MaxAge:     cfg.MaxAge, MaxAhead: cfg.MaxAhead,
 		Rate: cfg.Rate, Burst: max(2*cfg.Rate, wire.MaxBatch), Log: s.log,
 	}
+	g.orders = &httpapi.Commands{Keys: keys, Open: g.commands, Acknowledge: g.acknowledge, Denied: g.denials.add, Log: s.log}
 	metrics := prometheus.NewRegistry()
 	if cfg.CertFile != "" {
 		g.cert = transport.NewCertificate(cfg.CertFile, cfg.KeyFile, s.log)
@@ -264,9 +266,12 @@ func (g *gateway) serve(ctx context.Context, cancel context.CancelCauseFunc) (wa
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
+	g.orders.Stopping = ctx.Done()
 	mux := http.NewServeMux()
 	mux.Handle("/v1/events", g.events)
 	mux.Handle("/api/v1/write", g.writes)
+	mux.Handle("/v1/commands", g.orders)
+	mux.Handle("/v1/commands/", g.orders)
 	srv := &http.Server{
 		Handler: mux, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 16 << 10,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // every port scan causes errors

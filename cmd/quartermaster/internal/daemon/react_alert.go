@@ -86,11 +86,12 @@ var replanTypes = []domain.Type{
 	domain.TypeOnDemandQuotaSet, domain.TypePolicySet, domain.TypeCertificationHeld,
 }
 
-// replans reports whether an event of replanTypes affects plans: accounting policies and thresholds of advice do not.
+// replans reports whether an event of replanTypes affects plans: accounting policies, thresholds of advice and of approvals do not.
 func replans(ev domain.Event) bool {
 	p, ok := ev.(*domain.PolicySet)
 	return !ok || !slices.Contains([]domain.PolicyKind{
 		domain.PolicyCommitmentDiscount, domain.PolicyIdleCost, domain.PolicyActivity, domain.PolicyAdviceThreshold,
+		domain.PolicySecondApproval,
 	}, p.Kind)
 }
 
