@@ -181,7 +181,7 @@ func TestCourses(t *testing.T) {
 	// One region costs twice as much: it, and not the sum as well.
 	f.Courses = []Course{course("", 3000, wobble), course("a", 2000, wobble), course("b", 990, wobble)}
 	want(t, rulesOf(Evaluate(f, nil)), "cost-anomaly firing workspace=w region=a component=used name=USD")
-	// Nothing in a region, and 6% in the sum of many that usually move against each other.
+	// Nothing in a region, and a fifth in the sum of many that usually move against each other.
 	f.Courses = []Course{course("", 1200, func(int) int64 { return 0 }), course("a", 1040, wobble)}
 	want(t, rulesOf(Evaluate(f, nil)), "cost-anomaly firing workspace=w component=used name=USD")
 	// A cost where there never was one.

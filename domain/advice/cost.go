@@ -124,6 +124,9 @@ func (e *evaluation) courses() {
 			expected, chanceOf := outside(c.Days[len(c.Days)-courseDays-1:])
 			today := c.Days[len(c.Days)-1]
 			more := today.Sub(expected)
+			if more.Abs().LessThan(expected.Mul(leastChange)) {
+				continue // nobody would act on it
+			}
 			where := "region " + c.Region
 			if sums {
 				where = "all regions together"
@@ -158,6 +161,9 @@ func (e *evaluation) part(id RuleID, workspace string, s Subject, n int) decimal
 // leastSpread is the spread below which a weekly course is not believed, as a share of its level: prices that never move
 // would otherwise make news of a cent.
 var leastSpread = ratio(20)
+
+// leastChange is the change of a cost, as a share of what was expected, below which it is no finding however unlikely it is.
+var leastChange = ratio(200)
 
 // outside returns what the last of 29 days is expected to cost, the mean of the same weekday of the 4 weeks before, and the
 // chance of a cost at least as far from it, on both sides.

@@ -208,7 +208,7 @@ func Rules() []Rule {
 		{
 			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: domain.SeverityWarning,
 			Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: day, Family: FamilyCost,
-			Source: "the same weekday of the 4 weeks before and more; the project's own", Action: "find what changed: costs --compare",
+			Source: "the same weekday of the 4 weeks before, and a fifth more or less; the project's own", Action: "find what changed: costs --compare",
 		},
 		{
 			ID: IdleWindow, Version: 1, Title: "hours of the day that are idle on every day of 4 weeks", Severity: domain.SeverityInfo, Unit: Hours, Side: Least,
