@@ -65,8 +65,21 @@ func estate(clusters, nodes, hours int) *storetest.Log {
 	return l
 }
 
+// storm appends fatal faults of GPUs of every fifth cluster within a minute, half an hour before the end.
+func storm(l *storetest.Log, clusters, nodes, faults int) {
+	for i := range faults {
+		id, node := fmt.Sprintf("c%04d", i*5%clusters), fmt.Sprintf("n%03d", i*5/clusters%nodes)
+		gpu := i * 5 / clusters / nodes % 8
+		l.Append(domain.Envelope{
+			Source: "node-reporter/" + id + "/" + node, Cluster: id, Time: storetest.Start - 30*storetest.Minute + domain.Instant(i)*domain.Second/1000,
+			Event: &domain.GPUFaultObserved{Node: node, Kind: domain.FaultXID, Code: 79, Class: "hardware", Fatal: true, GPU: storetest.GPU(id, node, gpu)},
+		})
+	}
+}
+
 // One evaluation of all rules. QM_BENCH_ADVICE_CLUSTERS=1000 has 13 nodes in each: 104,000 GPUs. QM_BENCH_ADVICE_HOURS is
-// the length of the history. "first" sums up four weeks, "next" is a tick whose earlier days are kept.
+// the length of the history, QM_BENCH_ADVICE_FAULTS=10000 an outage of a provider. "first" sums up four weeks, "next" is a
+// tick whose earlier days are kept.
 func BenchmarkRead(b *testing.B) {
 	clusters, hours := 20, 29*24
 	const nodes = 13
@@ -76,7 +89,11 @@ func BenchmarkRead(b *testing.B) {
 	if n, err := strconv.Atoi(os.Getenv("QM_BENCH_ADVICE_HOURS")); err == nil {
 		hours = n
 	}
-	m, err := estate(clusters, nodes, hours).Fold(context.Background())
+	l := estate(clusters, nodes, hours)
+	if n, err := strconv.Atoi(os.Getenv("QM_BENCH_ADVICE_FAULTS")); err == nil {
+		storm(l, clusters, nodes, n)
+	}
+	m, err := l.Fold(context.Background())
 	if err != nil {
 		b.Fatal(err)
 	}

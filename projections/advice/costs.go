@@ -66,7 +66,10 @@ func (r *reader) costs() error {
 	if len(months) == 0 {
 		return r.commitments(nil)
 	}
-	first := months[0].From
+	first := months[len(months)-1].From // of the months without a gap before the last one
+	for i := len(months) - 2; i >= 0 && months[i].To == first; i-- {
+		first = months[i].From
+	}
 	months = months[max(0, len(months)-2):]
 	// A month that has ended is billed whole.
 	whole := months[len(months)-1]
@@ -177,8 +180,8 @@ func (b *billed) complete(end domain.Instant) domain.Instant {
 
 type course struct{ workspace, component, region, currency string }
 
-// courses reads costs by day up to the last day that all issuers of a course have billed. first is when bills begin:
-// nothing is known of the days before.
+// courses reads costs by day up to the last day that all issuers of a course have billed. first is when bills begin
+// without a gap: nothing is known of the days before.
 func (r *reader) courses(first domain.Instant, months []domain.Interval) error {
 	type daily struct {
 		days    map[domain.Instant]attribution.Amount

@@ -122,6 +122,25 @@ func TestCourses(t *testing.T) {
 	})
 }
 
+// Without bills of the month before there is no course: it would begin with days that cost nothing.
+func TestCourseNeedsBills(t *testing.T) {
+	l := paid()
+	at := storetest.Start + 10*domain.Day
+	l.Append(domain.Envelope{Source: "focus/p", Time: at, Event: &domain.BillingLineRecorded{Line: domain.BillingLine{
+		LineID: "june", InvoiceIssuerName: "p", BillingAccountID: "1", InvoiceID: "i-2", BillingCurrency: "USD",
+		BillingPeriodStart: storetest.MayBill.To, BillingPeriodEnd: storetest.MayBill.To + 30*domain.Day,
+		ChargePeriodStart: storetest.MayBill.To, ChargePeriodEnd: storetest.MayBill.To + domain.Day,
+		ChargeCategory: "Usage", ChargeFrequency: "Usage-Based", BilledCost: storetest.Dec("5"), EffectiveCost: decimal.NewNullDecimal(storetest.Dec("5")),
+	}}})
+	storetest.Look(t, storetest.Fold(t, l), func(v projections.View) error {
+		f, err := advice.Read(v, storetest.MayBill.To+5*domain.Day, advice.Options{})
+		if err == nil && len(f.Courses) > 0 {
+			t.Errorf("%+v", f.Courses)
+		}
+		return err
+	})
+}
+
 // What commitments did not use is that of the last billed month, and dates are those of their terms.
 func TestCommitments(t *testing.T) {
 	figures(t, paid(), advice.Options{}, func(v projections.View, f *rules.Figures) {
