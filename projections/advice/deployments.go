@@ -83,15 +83,17 @@ func (r *reader) heldIn(clusters map[string]bool, window domain.Interval) (map[d
 	if len(clusters) == 0 {
 		return nil, nil
 	}
-	var some []inventory.NodeName
-	for _, n := range r.fleet.Nodes {
-		if clusters[n.Cluster] {
-			some = append(some, n.NodeName)
+	only := ""
+	if len(clusters) == 1 {
+		for only = range clusters {
 		}
 	}
 	var sums planning.Holdings
-	err := usage.EachDeviceHourOf(r.view, r.fleet, some, window.From, window.To, func(d *usage.DeviceHour) error {
-		sums.Device(d)
+	ignored := func(projections.Key, *projections.UsageHour) error { return nil }
+	err := usage.EachDeviceHourAndRow(r.view, r.fleet, only, window.From, window.To, ignored, func(d *usage.DeviceHour) error {
+		if clusters[d.Cluster] {
+			sums.Device(d)
+		}
 		return nil
 	})
 	if err != nil {
