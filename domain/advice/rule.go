@@ -141,7 +141,7 @@ func Rules() []Rule {
 		},
 		{
 			ID: Unseen, Version: 1, Title: "declared deployment that nobody sees", Severity: domain.SeverityWarning, Unit: Count, Side: Above,
-			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any, for longer than --stale-after",
+			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any, for longer than a deployment may go unseen",
 			Action: "start it, or remove its declaration",
 		},
 		{
@@ -208,7 +208,7 @@ func Rules() []Rule {
 		{
 			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: domain.SeverityWarning,
 			Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: day, Family: FamilyCost,
-			Source: "the same weekday of the 4 weeks before, and a fifth more or less; the project's own", Action: "find what changed: costs --compare",
+			Source: "the same weekday of the 4 weeks before, and a fifth more or less; the project's own", Action: "find what changed, beside the month before",
 		},
 		{
 			ID: IdleWindow, Version: 1, Title: "hours of the day that are idle on every day of 4 weeks", Severity: domain.SeverityInfo, Unit: Hours, Side: Least,
