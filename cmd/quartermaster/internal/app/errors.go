@@ -117,7 +117,7 @@ func KindOf(err error) Kind {
 	}
 	switch {
 	case errors.As(err, new(*plan.OutOfRangeError)), errors.As(err, new(*whatif.UnfitError)),
-		errors.Is(err, instances.ErrTooLarge), errors.Is(err, domain.ErrIncomplete):
+		errors.As(err, new(*instances.Faults)), errors.Is(err, instances.ErrTooLarge), errors.Is(err, domain.ErrIncomplete):
 		return KindInvalid
 	case errors.As(err, new(*costs.RatesError)), errors.As(err, new(*instances.Infeasible)):
 		return KindConflict

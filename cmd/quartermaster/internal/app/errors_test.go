@@ -18,7 +18,7 @@ func TestKindOf(t *testing.T) {
 		want Kind
 	}{
 		{&plan.OutOfRangeError{Err: plain}, KindInvalid}, {&whatif.UnfitError{Err: plain}, KindInvalid},
-		{instances.ErrTooLarge, KindInvalid}, {domain.ErrIncomplete, KindInvalid}, {&instances.Infeasible{}, KindConflict},
+		{&instances.Faults{}, KindInvalid}, {instances.ErrTooLarge, KindInvalid}, {domain.ErrIncomplete, KindInvalid}, {&instances.Infeasible{}, KindConflict},
 	} {
 		if err := fmt.Errorf("plan: %w", of.err); KindOf(err) != of.want {
 			t.Errorf("%v: %q, want %q", err, KindOf(err), of.want)

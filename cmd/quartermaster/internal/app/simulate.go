@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -253,11 +252,7 @@ func (s *App) runScenario(ctx context.Context, in *whatif.Input, p *whatif.Prepa
 	lp, done := linearSolver()
 	defer done()
 	in.Solve = func(ctx context.Context, p *problem.Instance) (*problem.Answer, error) {
-		a, err := problem.Solve(ctx, p, lp)
-		if errors.As(err, new(*problem.Faults)) { // the scenario made a wrong problem of its base
-			err = &InvalidError{Err: err}
-		}
-		return a, err
+		return problem.Solve(ctx, p, lp)
 	}
 	in.EndOfHorizon = func(ctx context.Context, p *problem.Instance, a *problem.Answer) error {
 		return problem.EndOfHorizon(ctx, p, a, lp, 0)
