@@ -86,6 +86,7 @@ func (s *App) CheckConfig(ctx context.Context, path string, offline bool) []Conf
 	k.snapshots()
 	k.schedules(time.Now())
 	k.webhooks()
+	k.alertmanagers()
 	switch {
 	case offline:
 		k.note("kafka", CheckSkipped, "offline", "")
@@ -202,7 +203,7 @@ func (k *checker) schedules(now time.Time) {
 
 func (k *checker) webhooks() {
 	for _, w := range k.c.Webhooks {
-		what := "all alerts"
+		what := "incidents and what waits for a person"
 		if len(w.Types) > 0 {
 			what = strings.Join(w.Types, ", ")
 		}
@@ -211,6 +212,12 @@ func (k *checker) webhooks() {
 			signed = "signed"
 		}
 		k.ok("webhook "+w.Name, "%s to %s, %s; not called", what, config.HiddenURL(w.URL), signed)
+	}
+}
+
+func (k *checker) alertmanagers() {
+	for _, a := range k.c.Alertmanagers {
+		k.ok("alertmanager "+a.Name, "%s; not called", config.HiddenURL(a.URL))
 	}
 }
 

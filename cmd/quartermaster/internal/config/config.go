@@ -20,7 +20,7 @@ import (
 // Config is the configuration file. The log is an Apache Kafka cluster, the rows are in Postgres,
 // and several instances with the same file share the work.
 //
-// Every field except webhooks, api.providers, postgres.readers and postgres.others can be set in the
+// Every field except webhooks, alertmanagers, api.providers, postgres.readers and postgres.others can be set in the
 // environment instead, as QUARTERMASTER_ and the path of its key in capitals, lists separated by
 // commas: QUARTERMASTER_POSTGRES_DSN_FILE. The environment overrides the file. An empty variable
 // counts as not set.
@@ -73,6 +73,8 @@ type Config struct {
 
 	// Webhooks receive events. They cannot be set in the environment.
 	Webhooks []Webhook `yaml:"webhooks"`
+	// Alertmanagers are told of open incidents. They cannot be set in the environment.
+	Alertmanagers []Alertmanager `yaml:"alertmanagers"`
 
 	File *configfile.File // where the value of each field came from
 
@@ -265,6 +267,8 @@ type Schedules struct {
 	Archive string `yaml:"archive"`
 	// Retention is when what retention policies let go is removed.
 	Retention string `yaml:"retention"`
+	// Advice is when the rules of "quartermaster advice" are evaluated; "off" for never.
+	Advice string `yaml:"advice" default:"*/5 * * * *"`
 	// CheckpointKeyFile names the Ed25519 key, in PEM, that signs checkpoints of the rows and of the
 	// archive: "quartermaster operator" makes one.
 	CheckpointKeyFile string `yaml:"checkpoint_key_file"`
@@ -274,11 +278,27 @@ type Schedules struct {
 type Webhook struct {
 	Name string `yaml:"name"` // names the consumer group: keep it when the address changes
 	URL  string `yaml:"url"`
-	// Types are the event types to send; all alerts when empty.
+	// Types are the event types to send; when empty, incidents and what waits for a person.
 	Types []string `yaml:"types"`
+	// Workspaces are those whose events are sent; all when empty.
+	Workspaces []string `yaml:"workspaces"`
+	// Severity is the least that an incident has of which is told: info, warning or critical; info when empty.
+	Severity string `yaml:"severity"`
 	// SecretFile names a file whose content signs the body with HMAC-SHA-256; unsigned when
 	// empty.
 	SecretFile string `yaml:"secret_file"`
+}
+
+// Alertmanager is a Prometheus Alertmanager, by its API version 2.
+type Alertmanager struct {
+	Name string `yaml:"name"`
+	URL  string `yaml:"url"` // without /api/v2/alerts
+	// Workspaces are those whose incidents are sent; all when empty.
+	Workspaces []string `yaml:"workspaces"`
+	// Severity is the least that an incident has of which is told: info, warning or critical; info when empty.
+	Severity string `yaml:"severity"`
+	// TokenFile names a file with a bearer token; none when empty.
+	TokenFile string `yaml:"token_file"`
 }
 
 // envPrefix begins the names of environment variables.
@@ -350,6 +370,13 @@ func (c *Config) Values() []configfile.Value {
 			for _, w := range hooks {
 				w.URL = HiddenURL(w.URL)
 				shown = append(shown, w)
+			}
+			out[i].Value = shown
+		case []Alertmanager:
+			shown := []Alertmanager{}
+			for _, a := range hooks {
+				a.URL = HiddenURL(a.URL)
+				shown = append(shown, a)
 			}
 			out[i].Value = shown
 		}

@@ -49,7 +49,7 @@ func fieldPaths(t *testing.T) (paths []string) {
 // listedFields returns the paths of the fields of the first entry of each list.
 func listedFields() (paths []string) {
 	for list, of := range map[string]reflect.Type{
-		"webhooks": reflect.TypeFor[Webhook](), "postgres.others": reflect.TypeFor[Database](),
+		"webhooks": reflect.TypeFor[Webhook](), "alertmanagers": reflect.TypeFor[Alertmanager](), "postgres.others": reflect.TypeFor[Database](),
 		"postgres.readers": reflect.TypeFor[Reader](), "api.providers": reflect.TypeFor[Provider](),
 	} {
 		for i := range of.NumField() {
@@ -78,6 +78,7 @@ func TestConfigDefaults(t *testing.T) {
 		Postgres: Postgres{DSN: "postgres://u@db/rows", MaxConns: 16},
 		Listen:   "127.0.0.1:7070", Lease: 4 * time.Second, Gateway: Gateway{TLSMin: "1.3", Rate: 20_000, MaxAge: 168 * time.Hour, MaxAhead: 10 * time.Minute},
 		PartsCache: PartsCache{MiB: 20480}, Archive: Archive{SegmentMiB: 64, SealAfter: time.Hour},
+		Schedules: Schedules{Advice: "*/5 * * * *"},
 	}
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v", c)
@@ -102,11 +103,11 @@ func TestConfigFaults(t *testing.T) {
 		}},
 		"unknown key":          {with("instnace: a\n"), []string{"q.yaml:3:1: instnace: unknown field; did you mean instance?"}},
 		"unknown below":        {"kafka:\n  tls:\n    ca: x\n", []string{"q.yaml:3:5: kafka.tls.ca: unknown field; known are enabled, ca_file, cert_file, key_file, server_name"}},
-		"unknown in list":      {with("webhooks:\n- name: a\n  addr: b\n"), []string{"q.yaml:5:3: webhooks[0].addr: unknown field; known are name, url, types, secret_file"}},
+		"unknown in list":      {with("webhooks:\n- name: a\n  addr: b\n"), []string{"q.yaml:5:3: webhooks[0].addr: unknown field; known are name, url, types, workspaces, severity, secret_file"}},
 		"gateway in the clear": {with("gateway: {listen: '0.0.0.0:7443'}\n"), []string{"q.yaml:3:1: gateway: would accept keys unencrypted from other machines; give cert_file and key_file, or set plain to true where a proxy terminates TLS in front of it"}},
 		"gateway nowhere":      {with("gateway: {plain: true}\n"), []string{"q.yaml:3:1: gateway: is configured but has no address; set gateway.listen, or omit the rest"}},
 		"gateway rate":         {with("gateway: {rate: 0}\n"), []string{"q.yaml:3:17: gateway.rate: is 0, want 1 to 1000000"}},
-		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, api, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks"}},
+		"long key":             {with(strings.Repeat("x", 200) + ": 1\n"), []string{"q.yaml:3:1: " + strings.Repeat("x", 63) + "…: unknown field; known are instance, kafka, postgres, listen, api, gateway, snapshots, parts, parts_cache, people_keys, archive, lease, schedules, webhooks, alertmanagers"}},
 		"twice":                {with("lease: 4s\nlease: 5s\n"), []string{"q.yaml:4:1: lease: stands on line 3 already; keep one of them"}},
 		"all at once": {"kafka:\n  batch: many\n  brokers: k:1\n  tls: on\nlease: 4\n", []string{
 			`q.yaml:2:10: kafka.batch: "many" is not a whole number`,
@@ -246,6 +247,14 @@ func TestConfigFaults(t *testing.T) {
 			"q.yaml:8:18: webhooks[4].url: ends in a fragment, which is not sent; remove # and what follows",
 			`q.yaml:8:48: webhooks[4].types[0]: "a b" is not an event type`,
 		}},
+		"severity": {with("webhooks: [{name: a, url: 'http://x/', severity: high}]\n"), []string{
+			`q.yaml:3:50: webhooks[0].severity: "high" is not a severity: want info, warning or critical`}},
+		"alertmanagers": {with("schedules: {advice: off}\nalertmanagers:\n- {name: a, url: 'http://x/'}\n- {name: a, url: 'http://u:hunter2@x', severity: low}\n"), []string{
+			"q.yaml:6:10: alertmanagers[1].name: a is there twice; each Alertmanager needs its own name",
+			"q.yaml:6:18: alertmanagers[1].url: holds a user or password; use token_file instead",
+			`q.yaml:6:50: alertmanagers[1].severity: "low" is not a severity: want info, warning or critical`,
+			"q.yaml:5:1: alertmanagers: are told when rules are evaluated; set schedules.advice",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := parseConfig("q.yaml", []byte(c.text), noEnvironment)
@@ -333,6 +342,7 @@ var samples = map[string]string{
 	"archive.witnesses":             "witness.example+9f3b8ddd+BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8g http://w",
 	"schedules.archive":             "4 2 * * *",
 	"schedules.retention":           "40 3 * * *",
+	"schedules.advice":              "*/10 * * * *",
 	"lease":                         "9s",
 	"schedules.plan":                "1 2 * * *",
 	"schedules.snapshot":            "2 2 * * *",
@@ -363,7 +373,7 @@ func TestConfigFromEnvironment(t *testing.T) {
 	}
 	for _, v := range c.Values() {
 		switch v.Key {
-		case "webhooks", "postgres.readers", "postgres.others", "api.providers":
+		case "webhooks", "alertmanagers", "postgres.readers", "postgres.others", "api.providers":
 			if v.From != configfile.FromDefault {
 				t.Errorf("%s come from the %s", v.Key, v.From)
 			}
@@ -460,7 +470,7 @@ func TestConfigPaths(t *testing.T) {
 // Every field that names a file is known to be one, and every secret as a secret.
 func TestConfigFilesAreKnown(t *testing.T) {
 	known := map[string]bool{}
-	c := &Config{Webhooks: make([]Webhook, 1), Postgres: Postgres{Others: make([]Database, 1)}, API: API{Providers: make([]Provider, 1)}}
+	c := &Config{Webhooks: make([]Webhook, 1), Alertmanagers: make([]Alertmanager, 1), Postgres: Postgres{Others: make([]Database, 1)}, API: API{Providers: make([]Provider, 1)}}
 	for _, f := range c.Files() {
 		known[f.field] = f.Secret
 	}
@@ -469,7 +479,7 @@ func TestConfigFilesAreKnown(t *testing.T) {
 		if strings.HasSuffix(p, "_file") != ok && p != "snapshots" && p != "api.socket" && p != "api.journal" && p != "parts" && p != "parts_cache.directory" && p != "people_keys" && p != "archive.url" {
 			t.Errorf("%s is a file: %t", p, ok)
 		}
-		if secret != regexp.MustCompile(`(dsn|password|key|secret)_file$`).MatchString(p) {
+		if secret != regexp.MustCompile(`(dsn|password|key|secret|token)_file$`).MatchString(p) {
 			t.Errorf("%s is a secret: %t", p, secret)
 		}
 	}
@@ -527,7 +537,7 @@ func TestConfigExample(t *testing.T) {
 
 // What is shown is a configuration, of the same meaning.
 func TestConfigShowReadsBack(t *testing.T) {
-	text := minimal + "instance: 'yes'\nsnapshots: \"a b: #c\"\nschedules: {plan: '*/5 * * * *'}\nwebhooks: [{name: a, url: 'http://x', types: [B, C]}]\n"
+	text := minimal + "instance: 'yes'\nsnapshots: \"a b: #c\"\nschedules: {plan: '*/5 * * * *'}\nwebhooks: [{name: a, url: 'http://x', types: [B, C], workspaces: [w]}]\n"
 	text = strings.Replace(text, "rows}", "rows, readers: [{role: r, whole_estate: true}, {role: s, workspaces: [a, 'b: c']}], others: [{name: b, dsn: 'host=h', partitions: [qm.fleet/1-2]}]}", 1)
 	c, err := parseConfig("/d/q.yaml", []byte(text), noEnvironment)
 	if err != nil {
@@ -588,7 +598,7 @@ func TestEnvironmentFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.EnvironmentFaults(environ)
-	if want := []string{"QUARTERMASTER_API_PROVIDERS", "QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_POSTGRES_READERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
+	if want := []string{"QUARTERMASTER_ALERTMANAGERS", "QUARTERMASTER_API_PROVIDERS", "QUARTERMASTER_KAFKA_BROKER", "QUARTERMASTER_POSTGRES_OTHERS", "QUARTERMASTER_POSTGRES_READERS", "QUARTERMASTER_WEBHOOKS", "QUARTERMASTER_WEBHOOKS"}; !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

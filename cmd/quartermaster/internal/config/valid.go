@@ -74,6 +74,13 @@ func (c *Config) validate(f *configfile.File) {
 	for i := range c.Webhooks {
 		c.Webhooks[i].validate(f, fmt.Sprintf("webhooks[%d]", i), names)
 	}
+	names = map[string]bool{}
+	for i := range c.Alertmanagers {
+		c.Alertmanagers[i].validate(f, fmt.Sprintf("alertmanagers[%d]", i), names)
+	}
+	if len(c.Alertmanagers) > 0 && c.Schedules.Advice == "" {
+		f.Add("alertmanagers", "are told when rules are evaluated; set schedules.advice")
+	}
 }
 
 // namedFile is a field that names a file or directory.
@@ -120,6 +127,9 @@ func (c *Config) Files() []namedFile {
 	}
 	for i := range c.Webhooks {
 		out = append(out, namedFile{fmt.Sprintf("webhooks[%d].secret_file", i), &c.Webhooks[i].SecretFile, true})
+	}
+	for i := range c.Alertmanagers {
+		out = append(out, namedFile{fmt.Sprintf("alertmanagers[%d].token_file", i), &c.Alertmanagers[i].TokenFile, true})
 	}
 	return out
 }
@@ -437,10 +447,13 @@ type Schedule struct{ Name, Text string }
 // All returns the schedules by name, including empty ones.
 func (s *Schedules) All() []Schedule {
 	return []Schedule{{"plan", s.Plan}, {"snapshot", s.Snapshot}, {"close_reminder", s.CloseReminder}, {"checkpoint", s.Checkpoint}, {"archive", s.Archive},
-		{"retention", s.Retention}}
+		{"retention", s.Retention}, {"advice", s.Advice}}
 }
 
 func (s *Schedules) validate(f *configfile.File) {
+	if s.Advice == "off" {
+		s.Advice = ""
+	}
 	for _, each := range s.All() {
 		if each.Text == "" {
 			continue
@@ -478,27 +491,46 @@ type utc struct{ cron.Schedule }
 func (s utc) Next(t time.Time) time.Time { return s.Schedule.Next(t.UTC()) }
 
 func (w *Webhook) validate(f *configfile.File, path string, names map[string]bool) {
-	if !plainName.MatchString(w.Name) {
-		f.Add(path+".name", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(w.Name, shown))
-	} else if names[w.Name] {
-		f.Add(path+".name", "%s is there twice; each webhook needs its own name", w.Name)
-	}
-	names[w.Name] = true
-	// An address may be a secret, so errors do not quote it.
-	switch u, err := url.Parse(w.URL); {
-	case w.URL == "":
-		f.Add(path+".url", "is needed: name the http or https address to call")
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		f.Add(path+".url", "is not an http or https address")
-	case u.User != nil:
-		f.Add(path+".url", "holds a user or password; sign with secret_file instead")
-	case u.Fragment != "":
-		f.Add(path+".url", "ends in a fragment, which is not sent; remove # and what follows")
-	}
+	validateReceiver(f, path, "webhook", w.Name, w.URL, "secret_file", names)
 	for i, t := range w.Types {
 		if !typeName.MatchString(t) {
 			f.Add(fmt.Sprintf("%s.types[%d]", path, i), "%q is not an event type", domain.Clip(t, shown))
 		}
+	}
+	validateSeverity(f, path, w.Severity)
+}
+
+func (a *Alertmanager) validate(f *configfile.File, path string, names map[string]bool) {
+	validateReceiver(f, path, "Alertmanager", a.Name, a.URL, "token_file", names)
+	validateSeverity(f, path, a.Severity)
+}
+
+// validateReceiver checks name and address of what is told of events. An address may be a secret, so errors do not
+// quote it.
+func validateReceiver(f *configfile.File, path, kind, name, address, secret string, names map[string]bool) {
+	if !plainName.MatchString(name) {
+		f.Add(path+".name", "%q is not a name: use letters, digits, dots, dashes and underscores, at most 100", domain.Clip(name, shown))
+	} else if names[name] {
+		f.Add(path+".name", "%s is there twice; each %s needs its own name", name, kind)
+	}
+	names[name] = true
+	switch u, err := url.Parse(address); {
+	case address == "":
+		f.Add(path+".url", "is needed: name the http or https address to call")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		f.Add(path+".url", "is not an http or https address")
+	case u.User != nil && secret == "secret_file":
+		f.Add(path+".url", "holds a user or password; sign with secret_file instead")
+	case u.User != nil:
+		f.Add(path+".url", "holds a user or password; use token_file instead")
+	case u.Fragment != "":
+		f.Add(path+".url", "ends in a fragment, which is not sent; remove # and what follows")
+	}
+}
+
+func validateSeverity(f *configfile.File, path, severity string) {
+	if severity != "" && !slices.Contains(domain.Severities(), domain.Severity(severity)) {
+		f.Add(path+".severity", "%q is not a severity: want info, warning or critical", domain.Clip(severity, shown))
 	}
 }
 

@@ -46,6 +46,7 @@ func Secrets(t *testing.T) (path string, secrets map[string]string) {
 	write("dsn2", "host=127.0.0.1 port=1 user=u dbname=more")
 	write("db2.password", Hunter2)
 	write("hook.secret", Hunter2)
+	write("token", Hunter2)
 	if _, err := keyfile.Create(filepath.Join(dir, "checkpoint.key")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +65,7 @@ gateway: {listen: "127.0.0.1:0", cert_file: cert.pem, key_file: gateway.key}
 schedules: {checkpoint: 0 1 * * *, checkpoint_key_file: checkpoint.key}
 archive: {url: 's3://bucket'}
 webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secret}]
+alertmanagers: [{name: a, url: "https://example.com/hunter2", token_file: token}]
 `)
 	return filepath.Join(dir, "q.yaml"), map[string]string{
 		"kafka.tls.key_file": "tls.key", "kafka.sasl.password_file": "kafka.password",
@@ -71,5 +73,6 @@ webhooks: [{name: a, url: "https://example.com/hunter2", secret_file: hook.secre
 		"postgres.dsn_file": "dsn", "postgres.password_file": "db.password",
 		"postgres.others[0].dsn_file": "dsn2", "postgres.others[0].password_file": "db2.password",
 		"schedules.checkpoint_key_file": "checkpoint.key", "webhooks[0].secret_file": "hook.secret",
+		"alertmanagers[0].token_file": "token",
 	}
 }
