@@ -63,6 +63,101 @@ func Incidents(view projections.View, at domain.Instant) ([]IncidentEntry, []Sil
 	if err != nil {
 		return nil, nil, err
 	}
+	silences, err := silencesAt(view, auth, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries := []IncidentEntry{}
+	if err := view.Scan(projections.Query{Table: projections.TableIncidents}, func(k projections.Key, row projections.Row) error {
+		x := incident(auth, k, row.(*projections.History))
+		if x == nil {
+			return nil
+		}
+		x.Silence = silenceOf(x, silences)
+		entries = append(entries, *x)
+		return nil
+	}); err != nil {
+		return nil, nil, fmt.Errorf("read incidents: %w", err)
+	}
+	slices.SortFunc(entries, func(a, b IncidentEntry) int {
+		return cmp.Or(cmp.Compare(b.Opened, a.Opened), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.ID, b.ID))
+	})
+	return entries, silences, nil
+}
+
+// Incident returns an incident of a workspace with its silence of a time, nil if the view shows none.
+func Incident(view projections.View, workspace, id string, at domain.Instant) (*IncidentEntry, error) {
+	k := projections.Key{Table: projections.TableIncidents, Scope: workspace, ID: id}
+	row, err := view.Get(k)
+	if row == nil || err != nil {
+		return nil, err
+	}
+	auth, err := registry.NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	silences, err := silencesAt(view, auth, at)
+	if err != nil {
+		return nil, err
+	}
+	x := incident(auth, k, row.(*projections.History))
+	if x != nil {
+		x.Silence = silenceOf(x, silences)
+	}
+	return x, nil
+}
+
+// silenceOf returns the first silence that keeps an incident quiet, nil without one.
+func silenceOf(x *IncidentEntry, silences []Silence) *Silence {
+	if i := slices.IndexFunc(silences, func(s Silence) bool { return s.keeps(x) }); i >= 0 {
+		return &silences[i]
+	}
+	return nil
+}
+
+// Told reports whether an event about an incident is news for receivers that hear of a severity and worse: its opening,
+// its return, a higher severity, or its end after one of these. A silence of the time of an event keeps it back; the end
+// of what was kept back is no news either.
+func (x *IncidentEntry) Told(view projections.View, event int, least domain.Severity) (bool, error) {
+	auth, err := registry.NewAuthority(view)
+	if err != nil {
+		return false, err
+	}
+	told, open, severity := false, false, -1
+	for i := range x.Events[:event+1] {
+		e := &x.Events[i]
+		news := false
+		switch e.Type {
+		case domain.TypeIncidentOpened, domain.TypeIncidentChanged:
+			is := slices.Index(domain.Severities(), e.Severity)
+			news = is >= slices.Index(domain.Severities(), least) && (!open || is > severity)
+			open, severity = true, is
+		case domain.TypeIncidentResolved:
+			news = told && open
+			open = false
+		default:
+			if i == event {
+				return true, nil // a person's decision
+			}
+			continue
+		}
+		if news {
+			silences, err := silencesAt(view, auth, e.At)
+			if err != nil {
+				return false, err
+			}
+			news = silenceOf(x, silences) == nil
+		}
+		if i == event {
+			return news, nil
+		}
+		told = (told || news) && open
+	}
+	return false, nil
+}
+
+// silencesAt returns the silences in force at a time.
+func silencesAt(view projections.View, auth *registry.Authority, at domain.Instant) ([]Silence, error) {
 	silences := []Silence{}
 	if err := view.Scan(projections.Query{Table: projections.TableSilences}, func(k projections.Key, row projections.Row) error {
 		v := auth.At(k, row.(*projections.History), at)
@@ -77,29 +172,9 @@ func Incidents(view projections.View, at domain.Instant) ([]IncidentEntry, []Sil
 		}
 		return nil
 	}); err != nil {
-		return nil, nil, fmt.Errorf("read silences: %w", err)
+		return nil, fmt.Errorf("read silences: %w", err)
 	}
-	entries := []IncidentEntry{}
-	if err := view.Scan(projections.Query{Table: projections.TableIncidents}, func(k projections.Key, row projections.Row) error {
-		x := incident(auth, k, row.(*projections.History))
-		if x == nil {
-			return nil
-		}
-		for i := range silences {
-			if silences[i].keeps(x) {
-				x.Silence = &silences[i]
-				break
-			}
-		}
-		entries = append(entries, *x)
-		return nil
-	}); err != nil {
-		return nil, nil, fmt.Errorf("read incidents: %w", err)
-	}
-	slices.SortFunc(entries, func(a, b IncidentEntry) int {
-		return cmp.Or(cmp.Compare(b.Opened, a.Opened), cmp.Compare(a.Workspace, b.Workspace), cmp.Compare(a.ID, b.ID))
-	})
-	return entries, silences, nil
+	return silences, nil
 }
 
 // incident reads a row; nil if it has no opening that counts.

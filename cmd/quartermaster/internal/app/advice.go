@@ -142,6 +142,12 @@ func (c *Caller) figures(ctx context.Context, v projections.View, at domain.Inst
 // again for the same tick: what the rows have already is not appended again. hours keeps sums from one call to the next.
 func (c *Caller) EvaluateTick(ctx context.Context, tick domain.Instant, hours *figures.Hours) (outcome string, err error) {
 	h, err := c.conn(ctx, Appending)
+	if err == nil {
+		err = h.mayAppend(ctx)
+	}
+	if err == nil {
+		err = h.knowsIncidents(ctx)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -157,6 +163,21 @@ func (c *Caller) EvaluateTick(ctx context.Context, tick domain.Instant, hours *f
 		}
 	}
 	return fmt.Sprintf("%d findings, %d changes of incidents", firing, len(changes)), nil
+}
+
+// knowsIncidents returns an error while the rows lack incidents that the log has, which would be opened again.
+func (h *Conn) knowsIncidents(ctx context.Context) error {
+	tps := slices.DeleteFunc(domain.AllPartitions(), func(tp domain.TopicPartition) bool { return tp.Topic != domain.TopicIncidents })
+	_, end, err := h.Log.AllBounds(ctx, tps)
+	if err != nil {
+		return err
+	}
+	return h.View(ctx, func(v projections.View) error {
+		if !v.Position().Covers(end) {
+			return &UnavailableError{Err: fmt.Errorf("the rows lack events of %s that are in the log", domain.TopicIncidents)}
+		}
+		return nil
+	})
 }
 
 func incidentOf(ev domain.Event) string {

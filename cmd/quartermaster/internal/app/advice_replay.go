@@ -172,8 +172,9 @@ func flagDuration(d domain.Instant) string {
 type AdviceReplay struct {
 	From        domain.Instant     `json:"from"`
 	To          domain.Instant     `json:"to"`
-	Ticks       int                `json:"ticks"`  // with events
-	Events      int                `json:"events"` // that rules made
+	Ticks       int                `json:"ticks"`       // with events
+	Events      int                `json:"events"`      // that rules made
+	Interrupted int                `json:"interrupted"` // ticks that ended before all of their events were appended
 	Equal       bool               `json:"equal"`
 	Differences []ReplayDifference `json:"differences"`
 }
@@ -248,6 +249,14 @@ func (c *Caller) ReplayAdvice(ctx context.Context, period domain.Interval, progr
 		}
 		if last[k.tick] != k.position {
 			continue // the work went on at a later position: it was interrupted
+		}
+		// Events are appended in their order. If the last ones are missing, the evaluation was cut off, and the next tick made
+		// up for it.
+		if n := len(logged[k]); n < len(again) && !slices.ContainsFunc(again[:n], func(x advice.Change) bool {
+			return !slices.ContainsFunc(logged[k], func(ch advice.Change) bool { return sameChange(x, ch) })
+		}) {
+			ans.Interrupted++
+			continue
 		}
 		for _, ch := range again {
 			if !slices.ContainsFunc(logged[k], func(x advice.Change) bool { return sameChange(x, ch) }) {

@@ -287,6 +287,9 @@ written by other rules, or by somebody else.`,
 					fmt.Fprintf(a.out, "%s of incident %s at %s: %s\n", d.Type, d.Incident, d.Tick, d.Problem)
 				}
 				fmt.Fprintf(a.out, "%s events of %s ticks, %s differences\n", comma(ans.Events), comma(ans.Ticks), comma(len(ans.Differences)))
+				if ans.Interrupted > 0 {
+					fmt.Fprintf(a.out, "%s ticks were cut off, and the next one made up for them\n", comma(ans.Interrupted))
+				}
 			}
 			if err == nil && !ans.Equal {
 				err = &failed{why: "the incidents in the log are not what the rules give"}

@@ -66,7 +66,7 @@ const (
 // workMetrics counts the work besides folding: reactions and scheduled jobs.
 type workMetrics struct {
 	reactions, runs  *prometheus.CounterVec
-	last             *prometheus.GaugeVec
+	last, took       *prometheus.GaugeVec
 	deadLettersWrong prometheus.Gauge
 }
 
@@ -81,6 +81,9 @@ func newWorkMetrics() *workMetrics {
 		last: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "quartermaster_scheduled_last_success_timestamp_seconds", Help: "When this instance last finished scheduled work.",
 		}, []string{"job"}),
+		took: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "quartermaster_scheduled_last_success_seconds", Help: "How long the scheduled work took that this instance last finished.",
+		}, []string{"job"}),
 		deadLettersWrong: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "quartermaster_dead_letter_topic_misconfigured", Help: "1 when the dead-letter topic's settings were not what they should be when this instance started its reactions.",
 		}),
@@ -92,6 +95,7 @@ func (m *workMetrics) Describe(ch chan<- *prometheus.Desc) {
 	m.reactions.Describe(ch)
 	m.runs.Describe(ch)
 	m.last.Describe(ch)
+	m.took.Describe(ch)
 	m.deadLettersWrong.Describe(ch)
 }
 
@@ -100,6 +104,7 @@ func (m *workMetrics) Collect(ch chan<- prometheus.Metric) {
 	m.reactions.Collect(ch)
 	m.runs.Collect(ch)
 	m.last.Collect(ch)
+	m.took.Collect(ch)
 	m.deadLettersWrong.Collect(ch)
 }
 
@@ -130,7 +135,7 @@ func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, 
 	list := []reaction{alertReaction(log)}
 	for _, w := range hooks {
 		if len(w.eventTypes()) > 0 {
-			list = append(list, w.reaction())
+			list = append(list, w.reaction(h))
 		}
 	}
 	// Without a plan schedule, no plans are made unasked.

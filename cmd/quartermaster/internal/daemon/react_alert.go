@@ -14,12 +14,17 @@ import (
 	"quartermaster/projections"
 )
 
-// alertTypes are the types that a person may need to know about; see [alert].
-var alertTypes = []domain.Type{
-	domain.TypeGPUFaultObserved, domain.TypeNodeCordoned, domain.TypeCollectorSilent, domain.TypeSpoolDropped,
+// noticeTypes are the types that webhooks are told of unless they name others. Events of single machines are not among
+// them: a rule folds thousands of them into one incident.
+var noticeTypes = append([]domain.Type{
 	domain.TypeCommitmentEnded, domain.TypeAccessDenied, domain.TypeOutcomeRecorded,
 	domain.TypeRecommendationMade, domain.TypeClosePrepared, domain.TypeStreamConflictObserved,
-}
+}, incidentTypes...)
+
+// alertTypes are the types that a person may need to know about; see [alert].
+var alertTypes = append([]domain.Type{
+	domain.TypeGPUFaultObserved, domain.TypeNodeCordoned, domain.TypeCollectorSilent, domain.TypeSpoolDropped,
+}, noticeTypes...)
 
 // alert returns why a person must know about an event, or "". Reasons are: paid capacity is gone,
 // evidence is permanently lost, somebody tried what they may not do, or a decision waits for a
@@ -55,6 +60,12 @@ func alert(ev domain.Event) string {
 		return "a recommendation waits for approval"
 	case *domain.ClosePrepared:
 		return "a close waits for a second person's approval"
+	case *domain.IncidentOpened:
+		return "an incident was opened: " + ev.Summary
+	case *domain.IncidentChanged:
+		if ev.Reopened {
+			return "an incident came back: " + ev.Summary
+		}
 	}
 	return ""
 }

@@ -166,7 +166,7 @@ func TestWebhookIsSharedInOrder(t *testing.T) {
 		}
 		return http.StatusNoContent
 	})
-	w := hook(t, config.Webhook{Name: "shared", URL: url, SecretFile: secretFile(t, "s3cret")})
+	w := hook(t, config.Webhook{Name: "shared", URL: url, Types: []string{"NodeCordoned"}, SecretFile: secretFile(t, "s3cret")})
 	said := 0 // events of each cluster
 	say := func(log *kafka.Log, n int) {
 		for range n {
@@ -211,10 +211,10 @@ func TestWebhookIsSharedInOrder(t *testing.T) {
 		}
 	}
 	log := open()
-	first := startReactions(t, log, fast, w.reaction())
+	first := startReactions(t, log, fast, w.reaction(nil))
 	say(log, 10)
 	wait(5) // the first is in the middle of it
-	second := startReactions(t, open(), fast, w.reaction())
+	second := startReactions(t, open(), fast, w.reaction(nil))
 	// Until partitions were handed over.
 	for handled(second, "webhook.shared", "handled") == 0 {
 		say(log, 1)
@@ -260,7 +260,7 @@ func TestDeadLetterTopic(t *testing.T) {
 	}}
 	alerts := &apptest.SyncBuffer{}
 	w := hook(t, config.Webhook{Name: "w", URL: url, Types: []string{"NodeCordoned", "GPUFaultObserved", "CommitmentEnded"}})
-	s := startReactions(t, log, fast, w.reaction(), panics, alertReaction(slog.New(slog.NewTextHandler(alerts, nil))))
+	s := startReactions(t, log, fast, w.reaction(nil), panics, alertReaction(slog.New(slog.NewTextHandler(alerts, nil))))
 
 	const cluster = "lab"
 	given := func() (out []string) {
@@ -405,7 +405,7 @@ func TestWebhookGoesOn(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	w := hook(t, config.Webhook{Name: "w", URL: url})
+	w := hook(t, config.Webhook{Name: "w", URL: url, Types: []string{"NodeCordoned"}})
 	next := func(want ...string) {
 		t.Helper()
 		var have []string
@@ -418,7 +418,7 @@ func TestWebhookGoesOn(t *testing.T) {
 		}
 	}
 	patient := middleware.Retry{MaxRetries: 10, InitialInterval: time.Hour, MaxInterval: time.Hour, Multiplier: 1}
-	first := startReactions(t, log, patient, w.reaction())
+	first := startReactions(t, log, patient, w.reaction(nil))
 	apptest.AppendEvents(t, log, cordoned(busy, "1"))
 	next("1")
 	mu.Lock()
@@ -431,7 +431,7 @@ func TestWebhookGoesOn(t *testing.T) {
 	down = false
 	mu.Unlock()
 	apptest.AppendEvents(t, log, cordoned(busy, "3"), cordoned(quiet, "3 quiet"))
-	second := startReactions(t, log, patient, w.reaction())
+	second := startReactions(t, log, patient, w.reaction(nil))
 	next("2", "3", "3 quiet")
 	second.stop()
 	if _, end, err := log.Bounds(t.Context(), domain.TopicPartition{Topic: app.TopicDeadLetters}); err != nil || end != 0 {
@@ -664,7 +664,7 @@ func TestReact(t *testing.T) {
 	url, got := receiver(t, func(told) int { return http.StatusOK })
 	h := &app.Conn{Log: brokered(t)()}
 	cfg := &config.Config{Schedules: config.Schedules{Plan: "30 4 * * *"}, Webhooks: []config.Webhook{
-		{Name: "all", URL: url}, {Name: "books", URL: url, Types: []string{"ClosePrepared"}}, {Name: "reminders", URL: url, Types: []string{reminderType}},
+		{Name: "all", URL: url, Types: []string{"NodeCordoned"}}, {Name: "books", URL: url, Types: []string{"ClosePrepared"}}, {Name: "reminders", URL: url, Types: []string{reminderType}},
 	}}
 	ctx, stop := context.WithCancel(t.Context())
 	logged := &apptest.SyncBuffer{}

@@ -22,6 +22,7 @@ import (
 
 	"quartermaster/adapters/configfile"
 	"quartermaster/adapters/wire"
+	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
 )
@@ -58,15 +59,17 @@ type webhook struct {
 	url    string
 	types  []string
 	secret []byte
-	client *http.Client
+	to     audience
+}
+
+// receivers calls receivers of events. Redirects are not followed.
+var receivers = &http.Client{
+	Timeout:       webhookTimeout,
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
 // newWebhooks returns the configured webhooks.
 func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
-	client := &http.Client{
-		Timeout:       webhookTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	var hooks []*webhook
 	for i, c := range cfgs {
 		if c.Name == "" || slices.ContainsFunc(cfgs[:i], func(d config.Webhook) bool { return d.Name == c.Name }) {
@@ -77,7 +80,7 @@ func newWebhooks(cfgs []config.Webhook) ([]*webhook, error) {
 				return nil, fmt.Errorf("webhook %q: no event type %q", c.Name, t)
 			}
 		}
-		w := &webhook{name: c.Name, url: c.URL, types: c.Types, client: client}
+		w := &webhook{name: c.Name, url: c.URL, types: c.Types, to: newAudience(c.Workspaces, c.Severity)}
 		if c.SecretFile != "" {
 			secret, err := configfile.Secret(c.SecretFile)
 			if err != nil {
@@ -98,7 +101,7 @@ func (w *webhook) reminded() bool {
 // eventTypes are the types of the events that it receives.
 func (w *webhook) eventTypes() []domain.Type {
 	if len(w.types) == 0 {
-		return alertTypes
+		return noticeTypes
 	}
 	var types []domain.Type
 	for _, t := range w.types {
@@ -109,12 +112,19 @@ func (w *webhook) eventTypes() []domain.Type {
 	return types
 }
 
-func (w *webhook) reaction() reaction {
+// reaction tells the receiver of events. What it hears of an incident is judged by the rows of h.
+func (w *webhook) reaction(h *app.Conn) reaction {
 	return reaction{
 		name: "webhook." + w.name, group: "quartermaster.webhook." + w.name, types: w.eventTypes(),
-		do: func(ctx context.Context, _ *domain.Record, env *domain.Envelope) error {
-			if len(w.types) == 0 && alert(env.Event) == "" {
+		do: func(ctx context.Context, rec *domain.Record, env *domain.Envelope) error {
+			incident := slices.Contains(incidentTypes, env.Event.Type())
+			if !w.to.of(env.Workspace) || !incident && len(w.types) == 0 && alert(env.Event) == "" {
 				return nil
+			}
+			if incident {
+				if told, err := news(ctx, h, rec, env, &w.to); err != nil || !told {
+					return err
+				}
 			}
 			id, err := wire.ID(env)
 			if err != nil {
@@ -146,16 +156,21 @@ func (w *webhook) post(ctx context.Context, source, id string, body []byte) erro
 		mac.Write(body)
 		req.Header.Set("Quartermaster-Signature", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	}
-	res, err := w.client.Do(req)
+	return call(req, "webhook "+w.name)
+}
+
+// call sends a request to a receiver, as [webhook] says.
+func call(req *http.Request, who string) error {
+	res, err := receivers.Do(req)
 	if err != nil {
-		return fmt.Errorf("webhook %s: %s", w.name, noAnswer(err, req.URL))
+		return fmt.Errorf("%s: %s", who, noAnswer(err, req.URL))
 	}
 	defer res.Body.Close()
 	answer, _ := io.ReadAll(io.LimitReader(res.Body, mostAnswer)) // a read error does not matter: the status is known
 	if res.StatusCode/100 == 2 {
 		return nil
 	}
-	err = fmt.Errorf("webhook %s answered %s: %.*q", w.name, res.Status, shownAnswer, strings.TrimSpace(string(answer)))
+	err = fmt.Errorf("%s answered %s: %.*q", who, res.Status, shownAnswer, strings.TrimSpace(string(answer)))
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
 		if d := retryAfter(res.Header.Get("Retry-After"), time.Now()); d > 0 {

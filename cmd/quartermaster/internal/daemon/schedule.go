@@ -136,6 +136,7 @@ func (s *scheduler) doLast(ctx context.Context, j *job) bool {
 		j.settled = input
 		s.metrics.runs.WithLabelValues(j.name, "done").Inc()
 		s.metrics.last.WithLabelValues(j.name).Set(float64(s.now().Unix()))
+		s.metrics.took.WithLabelValues(j.name).Set(s.now().Sub(start).Seconds())
 		s.log.Info("scheduled work is done", "job", j.name, "input", input, "outcome", outcome, "seconds", s.now().Sub(start).Seconds())
 	}
 	return true

@@ -91,6 +91,16 @@ func jobs(h *app.Conn, cfg *config.Config, log *slog.Logger) ([]*job, error) {
 			return h.Checkpoint(ctx, key, domain.InstantOf(tick), app.Now())
 		})
 	}
+	if s.Advice != "" {
+		a, err := newAdviser(h, cfg.Alertmanagers, log)
+		errs = append(errs, err)
+		j, err := adviceJob(s.Advice, a)
+		if err != nil {
+			err = fmt.Errorf("schedule advice: %w", err)
+		}
+		errs = append(errs, err)
+		jobs = append(jobs, j)
+	}
 	return jobs, errors.Join(errs...)
 }
 

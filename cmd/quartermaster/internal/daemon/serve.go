@@ -23,7 +23,9 @@ import (
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/projections"
+	figures "quartermaster/projections/advice"
 	"quartermaster/projections/inventory"
 	"quartermaster/projections/registry"
 )
@@ -37,6 +39,9 @@ type Daemon struct {
 	// Browser is the address of loopback for browsers of this machine, for which it prints a link; "": none. It is for
 	// an embedded home.
 	Browser string
+	// Advice makes an embedded log have its rules evaluated every five minutes. With a configuration,
+	// schedules.advice says when.
+	Advice bool
 }
 
 // Command returns the command serve, for the log that the program's flags select. asJSON reports
@@ -47,6 +52,7 @@ func Command(on *app.App, asJSON func() bool) *cobra.Command {
 		gw      config.Gateway
 		apiCfg  config.API
 		browser string
+		advice  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -92,6 +98,9 @@ register" makes it):
 It answers once the log has acknowledged, and refuses events of other clusters.
 Other machines can reach it over TLS only.
 
+Every five minutes it evaluates the rules of "quartermaster advice" and keeps incidents in the log:
+see "quartermaster alerts". With --config, it also tells webhooks and Alertmanagers of them.
+
 With -o json it logs JSON lines: time, level, msg and the fields of the message.`,
 		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
 			"  quartermaster serve --gateway 0.0.0.0:7443 --gateway-cert gateway.pem --gateway-key gateway.key\n" +
@@ -100,7 +109,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := New(on, cmd.ErrOrStderr(), asJSON())
-			d.Browser = browser
+			d.Browser, d.Advice = browser, advice
 			if on.Config == nil {
 				if err := readAPI(cmd, &apiCfg); err != nil {
 					return err
@@ -116,6 +125,9 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 			if cmd.Flags().Changed("browser") {
 				return errors.New("--browser is for a log without a configuration: set api.url and a browser_client_id in " + on.ConfigPath)
 			}
+			if cmd.Flags().Changed("advice") {
+				return errors.New("--advice is for a log without a configuration: set schedules.advice in " + on.ConfigPath)
+			}
 			if cmd.Flags().Changed("api") {
 				return errors.New("--api is for a log without a configuration: set api in " + on.ConfigPath)
 			}
@@ -130,6 +142,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
 	cmd.Flags().StringVar(&browser, "browser", Loopback, "address of loopback for a browser of this machine, to which serve prints a link; empty: none")
+	cmd.Flags().BoolVar(&advice, "advice", true, "evaluate the rules of \"quartermaster advice\" every five minutes, and keep incidents in the log")
 	gatewayFlags(cmd, &gw)
 	apiFlags(cmd, &apiCfg)
 	return cmd
@@ -204,13 +217,18 @@ type service struct {
 	// behind are the partitions whose rows cannot catch up.
 	behind atomic.Pointer[projections.Stops]
 
+	incidents *prometheus.GaugeVec // that are open, by severity
+
 	mu     sync.Mutex
 	seen   httpapi.Seen
 	seenAt time.Time // when the log last answered
 }
 
 func (d *Daemon) newService() *service {
-	s := &service{app: d.App, log: d.Log, watch: cmp.Or(d.Watch, watchEvery)}
+	s := &service{app: d.App, log: d.Log, watch: cmp.Or(d.Watch, watchEvery), incidents: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "quartermaster_incidents_open", Help: "Open incidents, by severity: see \"quartermaster alerts\".",
+	}, []string{"severity"})}
+	s.more = []prometheus.Collector{s.incidents}
 	s.seen.Quarantined = -1
 	return s
 }
@@ -358,7 +376,7 @@ func (s *service) bounded(trimmed, end domain.Position) {
 // count counts what is in quarantine and what is missing.
 func (s *service) count(ctx context.Context) {
 	err := s.conn.View(ctx, func(v projections.View) error {
-		open, err := registry.Open(v)
+		quarantined, err := registry.Open(v)
 		if err != nil {
 			return err
 		}
@@ -370,13 +388,26 @@ func (s *service) count(ctx context.Context) {
 		if err != nil {
 			return err
 		}
+		incidents, _, err := figures.Incidents(v, app.Now())
+		if err != nil {
+			return err
+		}
+		open := map[domain.Severity]int{}
+		for i := range incidents {
+			if incidents[i].State == advice.Open {
+				open[incidents[i].Case.Severity]++
+			}
+		}
+		for _, severity := range domain.Severities() {
+			s.incidents.WithLabelValues(string(severity)).Set(float64(open[severity]))
+		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if n := totalUncompared(uncompared); n > totalUncompared(s.seen.Uncompared) {
 			s.log.Warn("events may be repeats, but the originals are no longer remembered; some may be forged: see \"quartermaster inventory\"",
 				"events", n, "streams", len(uncompared), "first", uncompared[0].String())
 		}
-		s.seen.Quarantined, s.seen.Missing, s.seen.Uncompared = open.For(""), missing, uncompared
+		s.seen.Quarantined, s.seen.Missing, s.seen.Uncompared = quarantined.For(""), missing, uncompared
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -401,6 +432,8 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway, ap
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	s.conn = h
+	work := newWorkMetrics()
+	s.more = append(s.more, work)
 	s.progress = func() map[string]projections.Progress {
 		return map[string]projections.Progress{"": h.Runner.Progress()}
 	}
@@ -445,6 +478,13 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway, ap
 
 	wg.Go(func() { s.look(ctx) })
 	wg.Go(func() { s.tell(ctx) })
+	if d.Advice {
+		wg.Go(func() {
+			if err := s.advise(ctx, work); err != nil {
+				cancel(fmt.Errorf("evaluate the rules of advice: %w", err))
+			}
+		})
+	}
 	wg.Go(func() {
 		save := time.NewTicker(saveEvery)
 		defer save.Stop()

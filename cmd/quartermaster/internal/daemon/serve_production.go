@@ -50,7 +50,7 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 	}
 	in.progress = in.folded
 	d.App.Logger = in.log
-	in.more = in.metrics()
+	in.more = append(in.more, in.metrics()...)
 	gateway := in.newGateway(d.App.Config.Gateway)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

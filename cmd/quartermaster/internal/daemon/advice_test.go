@@ -1,0 +1,384 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"quartermaster/adapters/kafka"
+	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/apptest"
+	"quartermaster/cmd/quartermaster/internal/config"
+	"quartermaster/domain"
+	"quartermaster/domain/advice"
+	"quartermaster/domain/long"
+	figures "quartermaster/projections/advice"
+	"quartermaster/projections/storetest"
+)
+
+// noon is a tick of these tests.
+var noon = apptest.May + 10*domain.Day + 12*domain.Hour
+
+// estate declares a cluster of each name, all of one provider and region, and further lists.
+func estate(t *testing.T, clusters []string, more string) (dir string) {
+	t.Helper()
+	a := &app.App{Dir: t.TempDir()}
+	_, key := apptest.FirstOperator(t, a)
+	lists := "workspaces:\n  - {id: research}\nregions:\n  - {id: us-east-1, country: US}\nclusters:\n"
+	for _, c := range clusters {
+		lists += "  - {id: " + c + ", provider: aws, provider_class: hyperscaler, region: us-east-1, billing_account: acct}\n"
+	}
+	apptest.Apply(t, a, key, lists+more)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return a.Dir
+}
+
+// following opens a home as serve does, until stop is called.
+func following(t *testing.T, dir string) (h *app.Conn, stop func()) {
+	t.Helper()
+	h, _ = apptest.Open(t, dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Runner.Follow(ctx) }()
+	return h, func() {
+		t.Helper()
+		cancel()
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		apptest.Close(t, h)
+	}
+}
+
+func evaluated(t *testing.T, h *app.Conn, tick domain.Instant) string {
+	t.Helper()
+	a, err := newAdviser(h, nil, silent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := a.evaluate(t.Context(), tick.Time())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome
+}
+
+func incidentsOf(t *testing.T, h *app.Conn) []figures.IncidentEntry {
+	t.Helper()
+	ans, err := h.Sharing()(app.Everyone).For(app.Everyone).Alerts(t.Context(), "", app.AlertsQuery{All: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ans.Incidents
+}
+
+// replayed evaluates what is in the log again.
+func replayed(t *testing.T, dir string) *app.AdviceReplay {
+	t.Helper()
+	a := &app.App{Dir: dir}
+	ans, err := a.For(app.Everyone).ReplayAdvice(t.Context(), domain.Interval{From: apptest.May, To: apptest.May + 60*domain.Day}, nil)
+	if err := errors.Join(err, a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return ans
+}
+
+// The loss of a provider's region is one incident that names its machines, and a receiver hears of it once, whatever
+// the number of faults.
+func TestStormIsOneIncident(t *testing.T) {
+	const clusters, nodes, gpus = 5, 250, 8 // 10,000 GPUs
+	var names []string
+	declared := "deployments:\n"
+	for c := range clusters {
+		names = append(names, fmt.Sprint("c", c))
+		declared += fmt.Sprintf("  - {id: train, cluster: c%d, workspace: research, class: training, replicas: 1, need: {gpus: 2000}}\n", c)
+	}
+	dir := estate(t, names, declared)
+	h, stop := following(t, dir)
+	url, got := receiver(t, func(told) int { return http.StatusOK })
+	reactions := startReactions(t, h.Log, fast, hook(t, config.Webhook{Name: "w", URL: url}).reaction(h))
+
+	born := noon - 30*domain.Day
+	var before, storm []domain.Envelope
+	hour := domain.Interval{From: noon - 2*domain.Hour, To: noon - domain.Hour}
+	for _, c := range names {
+		for n := range nodes {
+			node := fmt.Sprintf("%s-n%03d", c, n)
+			before = append(before, storetest.Node(c, node, "H100 80GB", gpus, born))
+			var seen []storetest.Seen
+			for g := range gpus {
+				id := storetest.GPU(c, node, g)
+				seen = append(seen, storetest.Seen{ID: id, Activity: 900, Workspace: "research", Deployment: "train", Unit: "u"})
+				at := noon - 4*60*domain.Second + domain.Instant(len(storm))*5*domain.Second/1000
+				storm = append(storm, domain.Envelope{Cluster: c, Time: at, Event: &domain.GPUFaultObserved{
+					Node: node, Kind: domain.FaultXID, Code: 79, Class: "hardware", Fatal: true, GPU: id,
+				}})
+			}
+			before = append(before, domain.Envelope{Source: "node-reporter/" + c + "/" + node, Cluster: c, Time: hour.To,
+				Event: storetest.Sample(node, hour, seen...)})
+		}
+	}
+	if len(storm) != 10_000 {
+		t.Fatalf("%d faults", len(storm))
+	}
+	appendAll(t, h.Log, before)
+	evaluated(t, h, noon-app.Tick)
+	for _, x := range incidentsOf(t, h) {
+		t.Errorf("before the storm: %s %s: %s", x.Case.Rule, x.Case.Subject, x.Case.Summary)
+	}
+
+	appendAll(t, h.Log, storm)
+	start := time.Now()
+	outcome := evaluated(t, h, noon)
+	took := time.Since(start)
+	var open []figures.IncidentEntry
+	for _, x := range incidentsOf(t, h) {
+		if x.Opened == noon {
+			open = append(open, x)
+		}
+	}
+	if len(open) != 1 {
+		for _, x := range open {
+			t.Logf("%s %s: %s", x.Case.Rule, x.Case.Subject, x.Case.Summary)
+		}
+		t.Fatalf("%d incidents were opened; %s", len(open), outcome)
+	}
+	x := &open[0]
+	if want := (advice.Subject{Provider: "aws", Region: "us-east-1"}); x.Case.Subject != want || x.Case.Family != advice.FamilyFailure || x.Case.Parts < clusters*nodes {
+		t.Errorf("it is about %s, with %d parts: %s", x.Case.Subject, x.Case.Parts, x.Case.Summary)
+	}
+	if took > 5*time.Second {
+		t.Errorf("the evaluation took %s", took)
+	}
+	evaluated(t, h, noon+app.Tick) // nothing new
+	first := <-got
+	time.Sleep(300 * time.Millisecond)
+	if more := drain(got); len(more) > 2 || first.Type != "quartermaster.IncidentOpened.v1" {
+		t.Errorf("%d deliveries, the first of %s", 1+len(more), first.Type)
+	}
+	t.Logf("%d faults: %s in %s, %d parts", len(storm), outcome, took, x.Case.Parts)
+	reactions.stop()
+	stop()
+	if r := replayed(t, dir); !r.Equal || r.Events == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// drain takes what came so far.
+func drain(got <-chan told) (all []told) {
+	for {
+		select {
+		case e := <-got:
+			all = append(all, e)
+		default:
+			return all
+		}
+	}
+}
+
+// appendAll appends events as their own sources would, in few batches.
+func appendAll(t *testing.T, log *kafka.Log, envs []domain.Envelope) {
+	t.Helper()
+	next := map[string]uint64{}
+	life := uint64(time.Now().UnixNano())
+	var records []domain.Record
+	for i := range envs {
+		env := &envs[i]
+		if env.Source == "" {
+			env.Source = "storm/" + env.Cluster
+		}
+		topic := domain.TopicOf(env.Event.Type())
+		stream := fmt.Sprintf("%s %s %s", env.Source, topic, env.Cluster)
+		next[stream]++
+		env.Incarnation, env.Sequence = life, next[stream]
+		rec, err := apptest.EncodeThen(env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		records = append(records, rec)
+	}
+	for len(records) > 0 {
+		n := min(len(records), 1000)
+		if err := log.Append(t.Context(), records[:n]); err != nil {
+			t.Fatal(err)
+		}
+		records = records[n:]
+	}
+}
+
+// An evaluation that is interrupted anywhere and done again leaves the incidents of one that was not: none is lost, and
+// none is there twice.
+func TestInterruptedEvaluations(t *testing.T) {
+	const deployments = 40
+	list := "deployments:\n"
+	for i := range deployments {
+		list += fmt.Sprintf("  - {id: d%02d, cluster: lab, class: serving, replicas: 1, need: {gpus: 1}}\n", i)
+	}
+	prepare := func(dir string) {
+		h, stop := following(t, dir)
+		hour := domain.Interval{From: noon - domain.Hour, To: noon}
+		appendAll(t, h.Log, []domain.Envelope{
+			storetest.Node("lab", "n", "H100 80GB", 1, noon-30*domain.Day),
+			{Source: "node-reporter/lab/n", Cluster: "lab", Time: noon, Event: storetest.Sample("n", hour, storetest.Seen{
+				ID: storetest.GPU("lab", "n", 0), Activity: 900, Workspace: "research", Deployment: "d00", Unit: "u",
+			})},
+		})
+		stop()
+	}
+	dir := estate(t, []string{"lab"}, list)
+	prepare(dir)
+	calm := t.TempDir()
+	if err := os.CopyFS(calm, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	known := func(dir string) string {
+		h, stop := following(t, dir)
+		defer stop()
+		all := incidentsOf(t, h)
+		for i := range all {
+			all[i].Position = ""
+			for k := range all[i].Events {
+				all[i].Events[k].Position = ""
+			}
+		}
+		text, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	h, stop := following(t, calm)
+	start := time.Now()
+	evaluated(t, h, noon)
+	took := time.Since(start)
+	stop()
+	want := known(calm)
+	if n := strings.Count(want, `"case_position"`); n < deployments/2 {
+		t.Fatalf("%d incidents: %s", n, want)
+	}
+
+	random := rand.New(rand.NewPCG(18, 2))
+	kills, interrupted := long.Count(20, 200), 0
+	for k := range kills {
+		copied := t.TempDir()
+		if err := os.CopyFS(copied, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		later := k%4 == 3 // the tick is over when the evaluation comes back
+		tick := noon
+		for try := range 2 {
+			h, stop := following(t, copied)
+			a, err := newAdviser(h, nil, silent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			if try == 0 {
+				timer := time.AfterFunc(time.Duration(random.Int64N(int64(took))), cancel)
+				defer timer.Stop()
+			}
+			if _, err := a.evaluate(ctx, tick.Time()); err != nil {
+				interrupted++
+				if try == 1 {
+					t.Fatal(err)
+				}
+			}
+			cancel()
+			stop()
+			if later {
+				tick += app.Tick
+			}
+		}
+		if later {
+			got := known(copied)
+			if n := strings.Count(got, `"case_position"`); n != strings.Count(want, `"case_position"`) {
+				t.Fatalf("interruption %d: %d incidents: %s", k, n, got)
+			}
+		} else if got := known(copied); got != want {
+			t.Fatalf("interruption %d: got\n%s\nwant\n%s", k, got, want)
+		}
+		if k%2 == 0 {
+			continue
+		}
+		if r := replayed(t, copied); !r.Equal || r.Events == 0 {
+			t.Fatalf("interruption %d: %+v", k, r)
+		}
+	}
+	t.Logf("%d of %d evaluations were interrupted; one takes %s", interrupted, kills, took)
+	if interrupted < kills/4 {
+		t.Errorf("%d of %d evaluations were interrupted, so that little was put to the test", interrupted, kills)
+	}
+}
+
+// An Alertmanager hears of open incidents at each tick, of their end, and of none that is silenced, of another workspace or
+// too mild. What it answers, or that it does not, stops nothing.
+func TestAlertmanager(t *testing.T) {
+	var bodies [][]managedAlert
+	var token atomic.Value
+	status := http.StatusOK
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token.Store(r.Header.Get("Authorization"))
+		body, _ := io.ReadAll(r.Body)
+		var alerts []managedAlert
+		if err := json.Unmarshal(body, &alerts); err != nil || r.URL.Path != "/base/api/v2/alerts" {
+			t.Errorf("%s: %v", r.URL.Path, err)
+		}
+		bodies = append(bodies, alerts)
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("lies"))
+	}))
+	defer srv.Close()
+	managers, err := newAlertmanagers([]config.Alertmanager{{
+		Name: "main", URL: srv.URL + "/base/", Workspaces: []string{"research"}, Severity: "warning", TokenFile: secretFile(t, "t0ken"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	entry := func(id, workspace string, severity domain.Severity, edit func(*figures.IncidentEntry)) figures.IncidentEntry {
+		x := figures.IncidentEntry{Workspace: workspace, Incident: advice.Incident{ID: id, State: advice.Open, Opened: noon - domain.Hour, Case: advice.Case{
+			Rule: advice.Failures, Severity: severity, Summary: "it burns", Subject: advice.Subject{Cluster: "c"},
+		}}}
+		if edit != nil {
+			edit(&x)
+		}
+		return x
+	}
+	all := []figures.IncidentEntry{
+		entry("open", "research", domain.SeverityCritical, nil),
+		entry("mild", "research", domain.SeverityInfo, nil),
+		entry("other", "platform", domain.SeverityCritical, nil),
+		entry("quiet", "research", domain.SeverityCritical, func(x *figures.IncidentEntry) { x.Silence = &figures.Silence{} }),
+		entry("over", "research", domain.SeverityWarning, func(x *figures.IncidentEntry) { x.State, x.Resolved = advice.Resolved, noon-app.Tick }),
+		entry("past", "research", domain.SeverityWarning, func(x *figures.IncidentEntry) { x.State, x.Resolved = advice.Resolved, noon-domain.Day }),
+	}
+	if err := managers[0].tell(t.Context(), all, noon); err != nil {
+		t.Fatal(err)
+	}
+	if len(bodies) != 1 || len(bodies[0]) != 2 || token.Load() != "Bearer t0ken" {
+		t.Fatalf("%+v with %v", bodies, token.Load())
+	}
+	open, over := bodies[0][0], bodies[0][1]
+	if open.Labels["alertname"] != "failures" || open.Labels["severity"] != "critical" || open.Labels["workspace"] != "research" ||
+		open.Labels["incident"] != "open" || open.Labels["cluster"] != "c" || len(open.Labels) != 5 || open.Annotations["summary"] != "it burns" ||
+		open.StartsAt != noon-domain.Hour || open.EndsAt != noon+firingFor || over.EndsAt != noon-app.Tick {
+		t.Errorf("%+v\n%+v", open, over)
+	}
+	for code, says := range map[int]string{http.StatusFound: "redirects are not followed", http.StatusBadRequest: "400", http.StatusBadGateway: "502"} {
+		status = code
+		if err := managers[0].tell(t.Context(), all, noon); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%d: %v", code, err)
+		}
+	}
+}
