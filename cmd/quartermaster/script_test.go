@@ -86,13 +86,15 @@ func TestScript(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"crash":  crash,
-			"repeat": repeatText,
-			"gzbomb": gzipBomb,
-			"flip":   flip,
-			"poison": apptest.Poison,
-			"scrape": scrape,
-			"alike":  alike,
+			"crash":   crash,
+			"repeat":  repeatText,
+			"gzbomb":  gzipBomb,
+			"flip":    flip,
+			"poison":  apptest.Poison,
+			"scrape":  scrape,
+			"alike":   alike,
+			"receive": receive,
+			"measure": measure,
 
 			"production":  production,
 			"foldrows":    foldRows,

@@ -36,6 +36,7 @@ type Recommendation struct {
 	Coverage decimal.NullDecimal `json:"coverage"`
 	Expires  domain.Instant      `json:"expires"`
 	Findings []string            `json:"findings"`
+	Rules    []advice.RuleID     `json:"rules,omitempty"` // of the findings; set when it is proposed
 	// Simulation is the digest of the fork that priced it: the position, what was changed, and the figures before and after.
 	Simulation string            `json:"simulation"`
 	Plan       string            `json:"plan,omitempty"` // that it cites

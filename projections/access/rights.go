@@ -39,6 +39,7 @@ var operations = func() map[string]OperationRule {
 		"advice actions":    estate(admin, finance, planner, auditor, operator),
 		"advice replay":     estate(admin, auditor, operator),
 		"advice rules":      within(roles...),
+		"advice score":      within(admin, finance, planner, auditor),
 		"advice try":        estate(admin, planner, auditor, operator),
 		"advice waste":      estate(admin, finance, planner, auditor),
 		"alerts list":       within(roles...),

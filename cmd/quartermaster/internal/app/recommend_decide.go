@@ -7,7 +7,9 @@ import (
 	"strings"
 
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/domain/recommend"
+	"quartermaster/domain/recommend/house"
 	"quartermaster/projections"
 	"quartermaster/projections/registry"
 )
@@ -99,14 +101,30 @@ func (c *Caller) ProposeRecommendation(ctx context.Context, id, requester string
 	if id == "" {
 		return nil, invalid("recommendation", "the id of the recommendation is empty")
 	}
-	adv, err := c.present(ctx)
-	if err != nil {
+	var adv *recommend.Advice
+	rules := map[string]advice.RuleID{} // by finding
+	if err := c.readFrom(ctx, "", 0, func(v projections.View, about domain.Instant) error {
+		e, err := c.estate(ctx, v, about)
+		if err != nil {
+			return err
+		}
+		for i := range e.Findings {
+			rules[e.Findings[i].ID] = e.Findings[i].Rule
+		}
+		adv = recommend.Select(e, recommend.Make(e), house.Check)
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	var ids []string
 	for i := range adv.Made {
 		r := &adv.Made[i]
 		if ids = append(ids, r.ID); r.ID == id {
+			for _, f := range r.Findings {
+				if rule := rules[f]; rule != "" && !slices.Contains(r.Rules, rule) {
+					r.Rules = append(r.Rules, rule)
+				}
+			}
 			made, err := r.Made(adv.Position, requester, nil, nil)
 			if err != nil {
 				return nil, err
@@ -208,6 +226,11 @@ func sameSubject(a, b *domain.RecommendationMade) bool {
 	return slices.ContainsFunc(x.Claims, func(p recommend.Claim) bool {
 		return slices.ContainsFunc(y.Claims, func(q recommend.Claim) bool { return p.Part == q.Part })
 	})
+}
+
+// present returns the recommendations of now.
+func (c *Caller) present(ctx context.Context) (*recommend.Advice, error) {
+	return c.Recommendations(ctx, "", RecommendQuery{})
 }
 
 // changedSince says why a recommendation must be proposed again, "" if what it rests on still holds. One that a person wrote

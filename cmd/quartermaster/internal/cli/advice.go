@@ -68,7 +68,7 @@ the rules every five minutes and keeps incidents in the log: see "quartermaster 
 	f.IntVar(&limit, "limit", 40, "findings to list; JSON has all")
 	f.BoolVar(&all, "all", false, "list holding and unknown findings, too; JSON has all")
 	asOfFlag(cmd, &asOf)
-	cmd.AddCommand(a.adviceActionsCommand(), a.adviceRulesCommand(), a.adviceTryCommand(), a.adviceReplayCommand(), a.adviceWasteCommand())
+	cmd.AddCommand(a.adviceActionsCommand(), a.adviceRulesCommand(), a.adviceTryCommand(), a.adviceReplayCommand(), a.adviceScoreCommand(), a.adviceWasteCommand())
 	return cmd
 }
 

@@ -89,6 +89,7 @@ var operations = map[string]served{
 	"advice actions":    {},
 	"advice replay":     {long: true, outside: true},
 	"advice rules":      {},
+	"advice score":      {rows: "scores"},
 	"advice try":        {without: []string{"file"}, long: true},
 	"advice waste":      {},
 	"alerts list":       {rows: "incidents"},
