@@ -130,7 +130,8 @@ func unissued(p *registry.Proposal, now domain.Instant) []string {
 }
 
 // IssueCommands appends the commands of approved recommendations that the log does not have yet. It may be called at any
-// time and by several at once: each command has a stream of its own with one event, so the log counts it once.
+// time and by several at once: each command has a stream of its own with one event, so the log counts it once. outcome is ""
+// if there was nothing to do.
 func (c *Caller) IssueCommands(ctx context.Context, now domain.Instant) (outcome string, err error) {
 	h, err := c.conn(ctx, Appending)
 	if err != nil {
@@ -183,6 +184,9 @@ func (c *Caller) IssueCommands(ctx context.Context, now domain.Instant) (outcome
 		if err := h.CatchUp(ctx); err != nil {
 			return "", err
 		}
+	}
+	if issued+lapsed == 0 {
+		return "", nil
 	}
 	return fmt.Sprintf("%d commands, %d recommendations to propose again", issued, lapsed), nil
 }

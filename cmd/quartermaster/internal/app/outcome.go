@@ -66,10 +66,11 @@ func (c *Caller) MeasureOutcomes(ctx context.Context, now domain.Instant) (outco
 			return "", fmt.Errorf("append an outcome to the log: %w", err)
 		}
 	}
-	if len(due) > 0 {
-		if err := h.CatchUp(ctx); err != nil {
-			return "", err
-		}
+	if len(due) == 0 {
+		return "", nil
+	}
+	if err := h.CatchUp(ctx); err != nil {
+		return "", err
 	}
 	return fmt.Sprintf("%d outcomes", len(due)), nil
 }

@@ -17,8 +17,8 @@ import (
 // adviceSchedule is when the rules are evaluated without a configuration, and by default with one.
 const adviceSchedule = "*/5 * * * *"
 
-// adviser evaluates the rules of advice at a tick, and tells Alertmanagers of the incidents that are open then. It is not
-// safe for concurrent use.
+// adviser evaluates the rules of advice at a tick, issues commands and measures outcomes that are due, and tells Alertmanagers
+// of the incidents that are open then. It is not safe for concurrent use.
 type adviser struct {
 	share    func(app.Principal) *app.App
 	hours    figures.Hours
@@ -36,8 +36,21 @@ func newAdviser(h *app.Conn, cfgs []config.Alertmanager, log *slog.Logger) (*adv
 func (a *adviser) evaluate(ctx context.Context, due time.Time) (outcome string, err error) {
 	tick := app.TickOf(domain.InstantOf(due))
 	outcome, err = a.share(app.Everyone).For(app.Everyone).EvaluateTick(ctx, tick, &a.hours)
-	if err != nil || len(a.managers) == 0 {
+	if err != nil {
 		return outcome, err
+	}
+	c := a.share(app.Everyone).For(app.Everyone)
+	for _, due := range []func(context.Context, domain.Instant) (string, error){c.IssueCommands, c.MeasureOutcomes} {
+		did, err := due(ctx, app.Now())
+		if err != nil {
+			return outcome, err
+		}
+		if did != "" {
+			outcome += ", " + did
+		}
+	}
+	if len(a.managers) == 0 {
+		return outcome, nil
 	}
 	now, err := a.share(app.Everyone).For(app.Everyone).Alerts(ctx, "", app.AlertsQuery{All: true})
 	if err != nil {
