@@ -179,7 +179,8 @@ type PolicySet struct {
 }
 
 // QuotaSet states what a workspace, with those below it, may hold. Plans count no demand beyond a hard
-// quota of nvidia.com/gpu. Of other resources, and of soft quotas, nobody is notified yet.
+// quota of nvidia.com/gpu. The rule "quota" finds when 80% and all of it is used, hard or soft; of other resources
+// nobody is notified yet.
 type QuotaSet struct {
 	Quota         string  `json:"quota"`
 	Resource      string  `json:"resource"` // Kubernetes resource name, for example nvidia.com/gpu
@@ -199,8 +200,8 @@ const (
 	BudgetAccrual BudgetBasis = "accrual"
 )
 
-// BudgetSet grants a workspace an amount for a period. It is compared with costs, and nobody is
-// notified. A hard one of the root workspace bounds plans whose horizon has begun when its period
+// BudgetSet grants a workspace an amount for a period. It is compared with costs, and the rule "budget" finds when
+// 80% and all of it is used, or will be. A hard one of the root workspace bounds plans whose horizon has begun when its period
 // begins.
 type BudgetSet struct {
 	Budget string      `json:"budget"`

@@ -300,8 +300,8 @@ func TestDocs(t *testing.T) {
 	docs := documents(t)
 	t.Run("what the demo prints", func(t *testing.T) {
 		shown := docsOutput(docs["README.md"], "$ make demo\n")
-		if len(shown) != 20 {
-			t.Errorf("README shows %d lines of the demo, want 20", len(shown))
+		if len(shown) != 23 {
+			t.Errorf("README shows %d lines of the demo, want 23", len(shown))
 		}
 		for _, line := range notPrinted(printed, shown) {
 			t.Errorf("README shows what the demo does not print: %s", line)

@@ -94,11 +94,7 @@ func Correlate(f *Figures, findings []Finding) []Case {
 		case FamilyServing:
 			of = foldModels(f, all)
 		default:
-			groups := map[Subject][]*Finding{}
-			for _, x := range all {
-				groups[x.Subject] = append(groups[x.Subject], x)
-			}
-			of = casesOf(family, groups)
+			of = foldRules(family, all)
 		}
 		cases = append(cases, bounded(family, of)...)
 	}
@@ -209,6 +205,57 @@ func depthOf(at Subject) int {
 		return 4
 	}
 	return 5
+}
+
+// foldRules folds findings of one rule about what one workspace has in one cluster.
+func foldRules(family Family, all []*Finding) (cases []Case) {
+	rules := map[RuleID][]*Finding{}
+	for _, x := range all {
+		rules[x.Rule] = append(rules[x.Rule], x)
+	}
+	for _, r := range Rules() {
+		groups := map[Subject][]*Finding{}
+		for _, x := range rules[r.ID] {
+			at := Subject{Workspace: x.Workspace, Provider: x.Subject.Provider, Region: x.Subject.Region, Cluster: x.Subject.Cluster}
+			if x.Subject.Cluster == "" {
+				at = x.Subject
+			}
+			groups[at] = append(groups[at], x)
+		}
+		for at, of := range groups {
+			if len(of) == 1 && at != of[0].Subject {
+				groups[of[0].Subject] = of
+				delete(groups, at)
+			}
+		}
+		some := casesOf(family, groups)
+		for i := range some {
+			if c := &some[i]; c.Of > 1 { // they are about different machines, so their money adds up
+				c.Subject.Name = string(r.ID)
+				c.PerMonth = sumOf(groups[c.whole()])
+			}
+		}
+		cases = append(cases, some...)
+	}
+	return cases
+}
+
+// whole is the subject of a case that was named after its rule.
+func (c *Case) whole() Subject {
+	s := c.Subject
+	s.Name = ""
+	return s
+}
+
+// sumOf adds up what findings cost, by currency.
+func sumOf(all []*Finding) []domain.Money {
+	c := Case{PerMonth: []domain.Money{}}
+	for _, x := range all {
+		if x.PerMonth != nil {
+			c.add([]domain.Money{*x.PerMonth})
+		}
+	}
+	return c.PerMonth
 }
 
 // foldModels folds findings about a model in several clusters. What differs between clusters (routing) is explained by a

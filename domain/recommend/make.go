@@ -379,7 +379,7 @@ func (m *maker) drain(f *advice.Finding) {
 	if s.Node == "" {
 		return
 	}
-	steps := []string{"quartermaster node drain " + s.Node + " --cluster " + s.Cluster}
+	steps := []string{"drain node " + s.Node + " of cluster " + s.Cluster + " (quartermaster node drain)"}
 	known := 0
 	for i := range m.e.Deployments {
 		d := &m.e.Deployments[i]
@@ -414,7 +414,7 @@ func (m *maker) own(f *advice.Finding) {
 	r := Recommendation{
 		Kind: kindOwn, Workspace: advice.Platform, Subject: f.Subject, From: o.RentOffer, To: o.OwnOffer, Summary: f.Summary,
 		WhyMore:  "it is about what is rented in the whole region",
-		Steps:    []string{"quartermaster plan --region " + o.Region, "compare it with the offer for owned hardware in a scenario: quartermaster simulate"},
+		Steps:    []string{"plan region " + o.Region + " (quartermaster plan)", "compare it with the offer for owned hardware in a scenario: quartermaster simulate"},
 		Risk:     "hardware is bought for years, and demand may fall below its break-even utilization",
 		Coverage: f.Coverage, Findings: []string{f.ID}, Question: f.Question, Claims: []Claim{{Part: "rent of " + o.GPUModel + " in " + o.Region}},
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 
+	"quartermaster/domain"
+
 	"github.com/shopspring/decimal"
 )
 
@@ -20,9 +22,9 @@ func Select(e *Estate, made []Recommendation, check func(*Estate, *Recommendatio
 		}
 		sums[k].Paid = sums[k].Paid.Add(p.Amount.Amount)
 	}
-	order := slices.Clone(made)
+	order, kinds := slices.Clone(made), domain.RecommendationKinds()
 	slices.SortStableFunc(order, func(x, y Recommendation) int {
-		return cmp.Or(y.saved().Cmp(x.saved()), cmp.Compare(x.Kind, y.Kind), cmp.Compare(x.ID, y.ID))
+		return cmp.Or(y.saved().Cmp(x.saved()), cmp.Compare(slices.Index(kinds, x.Kind), slices.Index(kinds, y.Kind)), cmp.Compare(x.ID, y.ID))
 	})
 	owner := map[string]string{}  // who claims a part
 	inside := map[string]string{} // who claims something in a part

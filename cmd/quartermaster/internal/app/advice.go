@@ -36,6 +36,8 @@ type Advice struct {
 	Method   string           `json:"method"` // version of the rules
 	Rules    []RuleCount      `json:"rules"`  // every rule, in the order of "advice rules"
 	Findings []advice.Finding `json:"findings"`
+	// Cases are the findings with a common cause: what incidents are made of.
+	Cases []advice.Case `json:"cases"`
 	registry.Completeness
 }
 
@@ -58,7 +60,7 @@ func (c *Caller) Advice(ctx context.Context, at At, q AdviceQuery) (ans *Advice,
 		if err := (narrowed{cluster: q.Cluster}).known(v); err != nil {
 			return err
 		}
-		found, _, err := c.evaluate(ctx, v, about, nil, nil)
+		found, f, err := c.evaluate(ctx, v, about, nil, nil)
 		if err != nil {
 			return err
 		}
@@ -84,6 +86,7 @@ func (c *Caller) Advice(ctx context.Context, at At, q AdviceQuery) (ans *Advice,
 				count[f.Rule].Unknown++
 			}
 		}
+		ans.Cases = advice.Correlate(f, ans.Findings)
 		if len(ans.Findings) == 0 {
 			if err := (narrowed{workspace: q.Workspace}).empty(v); err != nil {
 				return err

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -91,6 +93,20 @@ func (a *Program) showAlerts(r *app.Alerts) {
 		}
 		fmt.Fprintf(a.out, "silent until %s: %s, by %s: %s\n", moment(s.Until), what, s.Operator, s.Reason)
 	}
+}
+
+// showCases lists what incidents are made of, the most severe first.
+func (a *Program) showCases(all []advice.Case) {
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(x, y advice.Case) int {
+		return cmp.Compare(slices.Index(domain.Severities(), y.Severity), slices.Index(domain.Severities(), x.Severity))
+	})
+	t := a.table("rule", "severity", "about", "findings", "a month costs", "what")
+	for i := range order {
+		c := &order[i]
+		t.AppendRow(table.Row{c.Rule, c.Severity, c.Subject.String(), comma(c.Of), joinMoney(c.PerMonth), c.Summary})
+	}
+	t.Render()
 }
 
 func (a *Program) alertsShowCommand() *cobra.Command {

@@ -16,7 +16,9 @@ import (
 	"quartermaster/adapters/importer"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/domain/plan"
+	"quartermaster/domain/recommend"
 	"quartermaster/simulations/demo"
 )
 
@@ -39,8 +41,11 @@ type demoAnswer struct {
 	LiveDigest   string          `json:"live_digest"`
 	ReplayDigest string          `json:"replay_digest"`
 	Plan         demoPlan        `json:"plan"`
-	Seconds      float64         `json:"seconds"`
-	Files        []demoFile      `json:"files"`
+	// Incidents are what needs a person, and Recommendations the five best things to do.
+	Incidents       []advice.Case              `json:"incidents"`
+	Recommendations []recommend.Recommendation `json:"recommendations"`
+	Seconds         float64                    `json:"seconds"`
+	Files           []demoFile                 `json:"files"`
 }
 
 type demoPlan struct {
@@ -374,5 +379,29 @@ func (d *demoRun) answer(ctx context.Context) error {
 	if !*replay.Equal {
 		return &failed{why: "the live rows differ from the log"}
 	}
+	return d.advise(ctx)
+}
+
+// shownAdvice is how many incidents and recommendations the demo shows.
+const shownAdvice = 5
+
+// advise shows what needs a person, and what could be done.
+func (d *demoRun) advise(ctx context.Context) error {
+	found, err := d.caller().Advice(ctx, "", app.AdviceQuery{At: demoNow})
+	if err != nil {
+		return err
+	}
+	todo, err := d.caller().Recommendations(ctx, "", app.RecommendQuery{At: demoNow})
+	if err != nil {
+		return err
+	}
+	d.ans.Incidents, d.ans.Recommendations = found.Cases, todo.Made[:min(shownAdvice, len(todo.Made))]
+	if d.app.json {
+		return nil
+	}
+	fmt.Fprintf(d.app.out, "\n== What needs a person on %s: each is an incident once \"quartermaster serve\" runs\n", day(demoNow))
+	d.app.showCases(found.Cases)
+	fmt.Fprintf(d.app.out, "\n== What to do: the five best of %s\n", comma(len(todo.Made)))
+	d.app.actionTable(d.ans.Recommendations, shownAdvice)
 	return nil
 }

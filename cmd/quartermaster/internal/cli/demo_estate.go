@@ -99,7 +99,12 @@ policies:
   - {id: capital, kind: cost_of_capital, share: 0.08}
 on_demand_quotas:
   - {provider: aws, region: %s, account: %s, gpu_model: %s, limit_gpus: 1200}
-`, demoRegion, demoOther, d.billed, demoRegion, demoAccount, d.owned, d.wanted, demoRegion, demoRegion, demoAccount, demoGPU)
+quotas:
+  - {id: gpus, workspace: %q, resource: nvidia.com/gpu, limit: 150, hard: false}
+budgets:
+  - {id: second-quarter, workspace: %q, period: 2026-Q2, amount: 420000 USD, basis: accrual, hard: false}
+`, demoRegion, demoOther, d.billed, demoRegion, demoAccount, d.owned, d.wanted, demoRegion, demoRegion, demoAccount, demoGPU,
+		d.tenants[0], d.tenants[0])
 	estate, err := app.ReadDeclarations(app.Document{Name: "the demo's estate", Text: strings.NewReader(b.String())})
 	if err != nil {
 		return err
