@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/domain/attribution"
+
+	"github.com/shopspring/decimal"
 )
 
 // The lists of a document.
@@ -505,7 +508,28 @@ func (d declaration) policy(id string) *domain.PolicySet {
 			ev.Others = append(ev.Others, d.selector(entry{d.l, n, d.field(index("others", i))}))
 		}
 	}
+	if ev.Kind == domain.PolicyAdviceThreshold {
+		d.threshold(ev)
+	}
 	return ev
+}
+
+// threshold checks what only the rules of advice know about a threshold.
+func (d declaration) threshold(ev *domain.PolicySet) {
+	o := advice.Override{Rule: advice.RuleID(ev.Scope), Off: ev.Value == "off", SetBy: "policy " + ev.Policy}
+	if _, known := advice.RuleOf(o.Rule); !known {
+		if ev.Scope != "" {
+			d.l.fault(d.named("scope"), d.field("scope"), "there is no rule %q; \"quartermaster advice rules\" lists them", ev.Scope)
+		}
+		return
+	}
+	var err error
+	if o.Value, err = decimal.NewFromString(ev.Value); err != nil && !o.Off {
+		return // as its validation says
+	}
+	if err := advice.CheckOverride(&o); err != nil {
+		d.l.fault(d.named("value"), d.field("value"), "%v", err)
+	}
 }
 
 func (d declaration) legalHold(id string) *domain.LegalHoldSet {

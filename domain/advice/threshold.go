@@ -63,7 +63,9 @@ func (o *Override) check() error {
 		return nil
 	case o.Value.IsNegative():
 		return fmt.Errorf("%s: a threshold of %s for %s is below 0", o.SetBy, o.Value, o.Rule)
-	case (r.Unit == Share && r.Side == Below || r.Unit == Chance) && o.Value.GreaterThan(decimal.NewFromInt(1)):
+	case r.Unit == Share && o.Value.GreaterThan(decimal.NewFromInt(1)):
+		return fmt.Errorf("%s: a threshold of %s for %s is above 1; write 0.45 for 45%%", o.SetBy, o.Value, o.Rule)
+	case r.Unit == Chance && o.Value.GreaterThan(decimal.NewFromInt(1)):
 		return fmt.Errorf("%s: a threshold of %s for %s is above 1, so everything would be a finding", o.SetBy, o.Value, o.Rule)
 	case r.Side == Below && o.Value.IsZero():
 		return fmt.Errorf("%s: nothing is below a threshold of 0 for %s; to switch it off write \"off\"", o.SetBy, o.Rule)
