@@ -128,6 +128,10 @@ func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values
 
 // questions are queries for each operation that works within a scope.
 var withinQuestions = map[string][]string{
+	"advice rules":      {""},
+	"alerts list":       {"", "all=true"},
+	"alerts show":       {"incident=i-0123456789abcdef"},
+	"runbook":           {"rule=evidence", "rule=x"},
 	"audit trail":       {"", "workspace=emea", "cluster=own&refused=true", "operator=root", "recommendation=a", "from=2026-04-20&to=2026-05-02"},
 	"cluster list":      {""},
 	"costs":             {"period=2026-05", "period=2026-05&under=emea", "period=2026-05&by=workspace&by=component", "period=2026-05&by=invoice&by=line&by=node", "period=2026-05&view=loaded", "from=2026-04&to=2026-06&by=month&compare=previous", "period=2026-05&currency=USD", "period=2026-05&as_of=2026-06-02"},

@@ -61,6 +61,7 @@ var names = map[string]struct {
 	"{SIMULATION}": {"simulate list -o json", regexp.MustCompile(`"simulation": ?"([^"]+)"`)},
 	"{ALLOCATION}": {"costs allocations --period 2026-05 -o json", regexp.MustCompile(`"allocation":"([^"]+)"`)},
 	"{FILE}":       {"import list -o json", regexp.MustCompile(`"sha256": ?"([0-9a-f]{64})"`)},
+	"{INCIDENT}":   {"alerts list --all -o json", regexp.MustCompile(`"incident": ?"([^"]+)"`)},
 	"{RECORD}":     {"quarantine list -o json", regexp.MustCompile(`"id": ?"([^"]+)"`)},
 }
 

@@ -382,3 +382,92 @@ func TestAlertmanager(t *testing.T) {
 		}
 	}
 }
+
+// Serve evaluates the rules of an embedded log as soon as it has caught up: what is in the log is an incident within a
+// tick and 5 s.
+func TestServeEvaluates(t *testing.T) {
+	dir := estate(t, []string{"lab"}, "")
+	h, stop := following(t, dir)
+	appendAll(t, h.Log, []domain.Envelope{storetest.Node("lab", "n", "H100 80GB", 1, noon)})
+	stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	logged := &apptest.SyncBuffer{}
+	d := New(&app.App{Dir: dir}, logged, false)
+	d.Advice = true
+	start := time.Now()
+	go func() { done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{}, config.API{}) }()
+	until(t, func() bool { return strings.Contains(logged.String(), "1 changes of incidents") || len(done) > 0 })
+	took := time.Since(start)
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatalf("%v\n%s", err, logged)
+	}
+	if took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	t.Logf("from the start of serve to the incident: %s", took)
+	h, stop = following(t, dir)
+	defer stop()
+	all := incidentsOf(t, h)
+	if len(all) != 1 || all[0].Case.Rule != advice.Evidence || all[0].State != advice.Open || all[0].Opened%app.Tick != 0 {
+		t.Errorf("%+v", all)
+	}
+}
+
+// What a receiver hears of one incident: by severity, and while it is not silenced.
+func TestNewsOfIncidents(t *testing.T) {
+	dir := estate(t, []string{"lab"}, "")
+	h, stop := following(t, dir)
+	defer stop()
+	document := []byte(`{"family":"failure","rule":"evidence","subject":{"cluster":"lab"},"workspace":"platform","severity":"info"}`)
+	events := []domain.Event{
+		&domain.IncidentOpened{Incident: "i-1", Rule: "evidence", Version: 1, Subject: "cluster=lab", Severity: "info", At: noon, Document: document},
+		&domain.IncidentChanged{Incident: "i-1", Severity: "warning", At: noon + 1*app.Tick, Document: document},
+		&domain.IncidentChanged{Incident: "i-1", Severity: "warning", At: noon + 2*app.Tick, Document: document}, // more parts
+		&domain.IncidentChanged{Incident: "i-1", Severity: "info", At: noon + 3*app.Tick, Document: document},
+		&domain.IncidentResolved{Incident: "i-1", At: noon + 4*app.Tick},
+		&domain.IncidentChanged{Incident: "i-1", Severity: "info", At: noon + 5*app.Tick, Reopened: true, Document: document},
+		&domain.IncidentResolved{Incident: "i-1", At: noon + 6*app.Tick},
+	}
+	var envs []domain.Envelope
+	for _, ev := range events {
+		switch ev := ev.(type) {
+		case *domain.IncidentOpened:
+			ev.Position, ev.Method, ev.Summary = "0", advice.Method, "it burns"
+		case *domain.IncidentChanged:
+			ev.Position, ev.Method, ev.Summary = "0", advice.Method, "it burns"
+		case *domain.IncidentResolved:
+			ev.Position, ev.Method = "0", advice.Method
+		}
+		envs = append(envs, domain.Envelope{Workspace: app.Platform, Subject: "i-1", Time: noon, Event: ev})
+	}
+	appendAll(t, h.Log, envs)
+	until(t, func() bool {
+		all := incidentsOf(t, h)
+		return len(all) == 1 && len(all[0].Events) == len(events)
+	})
+	rec := &domain.Record{Topic: domain.TopicIncidents, Partition: domain.PartitionOf([]byte(app.Platform), domain.TopicIncidents.Partitions())}
+	for severity, want := range map[string]string{"": "1100111", "warning": "0100100", "critical": "0000000"} {
+		to := newAudience(nil, severity)
+		got := ""
+		for i := range envs {
+			told, err := news(t.Context(), h, rec, &envs[i], &to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if told {
+				got += "1"
+			} else {
+				got += "0"
+			}
+		}
+		if got != want {
+			t.Errorf("%q hears %s, want %s", severity, got, want)
+		}
+	}
+	rec.Offset = 1 << 40
+	if told, err := news(t.Context(), h, rec, &envs[0], &audience{}); told || err == nil {
+		t.Errorf("an event that the rows lack is told: %t, %v", told, err)
+	}
+}
