@@ -21,6 +21,7 @@ import (
 	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/projections/costs"
 )
 
@@ -40,6 +41,7 @@ func TestReference(t *testing.T) {
 		"focus.md":         focusPage(t),
 		"sql-views.md":     sqlPage(t),
 		"exports.md":       exportsPage(),
+		"rules.md":         rulesPage(),
 	} {
 		manual.Compare(t, manual.Dir, name, map[string]string{name: manual.Note + page}, *update)
 	}
@@ -90,6 +92,32 @@ For a log on Apache Kafka and rows in Postgres: `+"`--config FILE` or `QUARTERMA
 ## node-reporter
 
 `+"```yaml\n%s```\n", readSource(t, "cmd", "quartermaster", "internal", "config", "quartermaster.yaml"), readSource(t, "cmd", "node-reporter", "node-reporter.yaml"))
+}
+
+// rulesPage lists the rules of advice.
+func rulesPage() string {
+	var b strings.Builder
+	b.WriteString("# Rules\n\n`quartermaster advice` judges figures by these rules, version `" + advice.Method + "`: see [alerts](../operate/alerts.md).\n" +
+		"A policy of kind `advice_threshold` sets another threshold.\n\n" +
+		"| Rule | Measures | Fires | Over | Severity | Coverage | Source | What ends it |\n|---|---|---|---|---|---|---|---|\n")
+	for _, r := range advice.Rules() {
+		value := r.Threshold.String() + " " + string(r.Unit)
+		if r.Unit == advice.Share {
+			value = r.Threshold.Shift(2).String() + "%"
+		}
+		side := map[advice.Side]string{advice.Above: "above ", advice.Below: "below ", advice.Least: "from "}[r.Side]
+		coverage := ""
+		if r.Coverage.IsPositive() {
+			coverage = r.Coverage.Shift(2).String() + "%"
+		}
+		window := fmt.Sprintf("%d h", r.Window/domain.Hour)
+		if r.Window%domain.Day == 0 {
+			window = fmt.Sprintf("%d d", r.Window/domain.Day)
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.ID, tableCell(r.Title), side+value, window, r.Severity, coverage,
+			tableCell(r.Source), tableCell(r.Action))
+	}
+	return b.String()
 }
 
 // metricsPage lists the metrics that the sources make.
