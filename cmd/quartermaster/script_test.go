@@ -96,6 +96,7 @@ func TestScript(t *testing.T) {
 			"receive":  receive,
 			"measure":  measure,
 			"evaluate": evaluate,
+			"killed":   killed,
 
 			"production":  production,
 			"foldrows":    foldRows,

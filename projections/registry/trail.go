@@ -364,7 +364,7 @@ func (a *Authority) recommended(e *Entry, s statement) {
 		e.Did, e.State, e.Outcome = "issued command "+ev.Command+" of "+of+to(ev.Expires), Pending, "not carried out yet"
 		if done, ok := a.after(s, func(next domain.Event) bool {
 			did, ok := next.(*domain.RecommendationActuated)
-			return ok && did.Command == ev.Command
+			return ok && (did.Command == ev.Command || did.Command == "" && did.Cluster == ev.Cluster)
 		}); ok {
 			e.State, e.Outcome = Completed, actuated(done, false)
 			e.Follows = append(e.Follows, done.evidence())
