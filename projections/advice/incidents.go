@@ -126,7 +126,7 @@ func (x *IncidentEntry) Told(view projections.View, event int, least domain.Seve
 	told, open, severity := false, false, -1
 	for i := range x.Events[:event+1] {
 		e := &x.Events[i]
-		news := false
+		var news bool
 		switch e.Type {
 		case domain.TypeIncidentOpened, domain.TypeIncidentChanged:
 			is := slices.Index(domain.Severities(), e.Severity)

@@ -34,9 +34,12 @@ func estate(t *testing.T, clusters []string, more string) (dir string) {
 	t.Helper()
 	a := &app.App{Dir: t.TempDir()}
 	_, key := apptest.FirstOperator(t, a)
-	lists := "workspaces:\n  - {id: research}\nregions:\n  - {id: us-east-1, country: US}\nclusters:\n"
+	lists := "regions:\n  - {id: us-east-1, country: US}\nclusters:\n"
 	for _, c := range clusters {
 		lists += "  - {id: " + c + ", provider: aws, provider_class: hyperscaler, region: us-east-1, billing_account: acct}\n"
+	}
+	if !strings.Contains(more, "workspaces:") {
+		more += "workspaces:\n  - {id: research}\n"
 	}
 	apptest.Apply(t, a, key, lists+more)
 	if err := a.Close(); err != nil {
@@ -163,8 +166,12 @@ func TestStormIsOneIncident(t *testing.T) {
 		t.Errorf("the evaluation took %s", took)
 	}
 	evaluated(t, h, noon+app.Tick) // nothing new
+	events := 0
+	for _, x := range incidentsOf(t, h) {
+		events += len(x.Events)
+	}
+	until(t, func() bool { return handled(reactions, "webhook.w", "handled") >= events })
 	first := <-got
-	time.Sleep(300 * time.Millisecond)
 	if more := drain(got); len(more) > 2 || first.Type != "quartermaster.IncidentOpened.v1" {
 		t.Errorf("%d deliveries, the first of %s", 1+len(more), first.Type)
 	}
@@ -222,9 +229,11 @@ func appendAll(t *testing.T, log *kafka.Log, envs []domain.Envelope) {
 // none is there twice.
 func TestInterruptedEvaluations(t *testing.T) {
 	const deployments = 40
-	list := "deployments:\n"
+	// Each is of a workspace of its own, so that each is an incident, in several partitions.
+	list, owners := "deployments:\n", ""
 	for i := range deployments {
-		list += fmt.Sprintf("  - {id: d%02d, cluster: lab, class: serving, replicas: 1, need: {gpus: 1}}\n", i)
+		owners += fmt.Sprintf("  - {id: w%02d}\n", i)
+		list += fmt.Sprintf("  - {id: d%02d, cluster: lab, workspace: w%02d, class: serving, replicas: 1, need: {gpus: 1}}\n", i, i)
 	}
 	prepare := func(dir string) {
 		h, stop := following(t, dir)
@@ -237,7 +246,7 @@ func TestInterruptedEvaluations(t *testing.T) {
 		})
 		stop()
 	}
-	dir := estate(t, []string{"lab"}, list)
+	dir := estate(t, []string{"lab"}, list+"workspaces:\n  - {id: research}\n"+owners)
 	prepare(dir)
 	calm := t.TempDir()
 	if err := os.CopyFS(calm, os.DirFS(dir)); err != nil {
