@@ -345,6 +345,40 @@ func TestASmallerIncidentBecomesPartOfALarger(t *testing.T) {
 	}
 }
 
+// Whoever reads the first event about an incident reads the others, so findings of another workspace are never added to it.
+func TestAnIncidentStaysWithItsWorkspace(t *testing.T) {
+	f := fleet(1, 600)
+	f.Clusters[0].Workspace = "a"
+	for _, n := range f.Nodes {
+		f.Gaps = append(f.Gaps, Gap{Kind: "collector_silent", Subject: Subject{Cluster: n.Cluster, Node: n.Node}, Count: 1, Window: day})
+	}
+	var known []Incident
+	step := func(after domain.Instant, of string) (names []string) {
+		t.Helper()
+		f.Clusters[0].Workspace = of
+		found := Evaluate(f, nil)
+		changes, err := Step(known, Correlate(f, found), found, tick+after, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range changes {
+			names = append(names, c.Workspace+" "+string(c.Event.Type()))
+			if o, ok := c.Event.(*domain.IncidentOpened); ok && !strings.Contains(string(o.Document), `"workspace":"`+c.Workspace+`"`) {
+				t.Errorf("an incident of %s says %s", c.Workspace, o.Document)
+			}
+		}
+		known = apply(t, known, changes)
+		return names
+	}
+	want(t, step(0, "a"), "a IncidentOpened")
+	want(t, step(domain.Hour, "b"), "a IncidentResolved", "b IncidentOpened")
+	want(t, step(2*domain.Hour, Platform), "b IncidentResolved", "platform IncidentOpened")
+	want(t, step(3*domain.Hour, "b")) // several may be concerned again at the next tick
+	f.Gaps = nil
+	want(t, step(4*domain.Hour, "b"), "platform IncidentResolved")
+	want(t, step(5*domain.Hour, "b"))
+}
+
 func TestARuleThatFiresForEverythingIsOneCase(t *testing.T) {
 	f := fleet(0, 0)
 	for i := range mostCases + 1 {

@@ -54,70 +54,83 @@ func ParseCase(document []byte) (c Case, err error) {
 	return c, err
 }
 
-// key is what makes two cases one incident.
+// incidentKey is what makes two cases one incident.
 type incidentKey struct {
+	family  Family
+	subject Subject
+	// workspace is whose incident it is. Whoever may read its first event may read all, so what comes to concern others, or
+	// to belong to another, is another incident.
+	workspace string
+}
+
+// about is what a case is about, whoever it belongs to.
+type about struct {
 	family  Family
 	subject Subject
 }
 
 // Step returns the events that bring incidents to the cases of a tick, with the workspace of each: by workspace and id.
 // known are the open incidents and those resolved within a day. findings are those of the same tick: an incident stays open
-// while any finding about its subject or a part of it is holding or unknown.
+// while any finding about its subject or a part of it is holding or unknown. What became an incident of [Platform], because
+// it concerns several workspaces, stays one until it is over.
 //
 // It depends on nothing else, so whoever repeats it after a crash adds only what is missing.
 func Step(known []Incident, cases []Case, findings []Finding, at domain.Instant, position string) ([]Change, error) {
 	last := map[incidentKey]*Incident{}
 	for i := range known {
 		x := &known[i]
-		k := incidentKey{x.Case.Family, x.Case.Subject}
+		k := incidentKey{x.Case.Family, x.Case.Subject, x.Case.Workspace}
 		if old := last[k]; old == nil || cmp.Or(compareBool(x.State == Open, old.State == Open), cmp.Compare(x.Opened, old.Opened)) > 0 {
 			last[k] = x
 		}
 	}
 	var changes []Change
 	now := map[incidentKey]string{} // the incidents of cases
-	part := map[incidentKey]string{}
+	part := map[about]string{}
 	for i := range cases {
-		c := &cases[i]
-		k := incidentKey{c.Family, c.Subject}
+		c := cases[i]
+		over := func(x *Incident) bool { return x == nil || x.State == Resolved && x.Resolved+reopen <= at }
+		if of := last[incidentKey{c.Family, c.Subject, Platform}]; !over(of) {
+			c.Workspace = Platform
+		}
+		k := incidentKey{c.Family, c.Subject, c.Workspace}
 		document, err := c.Document()
 		if err != nil {
 			return nil, err
 		}
 		old := last[k]
-		fresh := old == nil || old.State == Resolved && old.Resolved+reopen <= at
 		var id string
 		switch {
-		case fresh:
-			id = incidentID(k, at)
+		case over(old):
+			id = incidentID(&c, at)
 			r, _ := RuleOf(c.Rule)
 			changes = append(changes, Change{c.Workspace, &domain.IncidentOpened{
 				Incident: id, Rule: string(c.Rule), Version: r.Version, Subject: c.Subject.String(), Severity: c.Severity, At: at,
 				Position: position, Method: Method, Summary: c.Summary, Document: document,
 			}})
-		case old.State == Resolved || old.Case.differs(c):
+		case old.State == Resolved || old.Case.differs(&c):
 			id = old.ID
-			changes = append(changes, Change{old.Case.Workspace, &domain.IncidentChanged{
+			changes = append(changes, Change{c.Workspace, &domain.IncidentChanged{
 				Incident: id, Severity: c.Severity, At: at, Position: position, Method: Method, Summary: c.Summary,
 				Reopened: old.State == Resolved, Document: document,
 			}})
 		default:
 			id = old.ID
 		}
-		now[k] = id
+		now[k], part[about{c.Family, c.Subject}] = id, id
 		for _, s := range c.members {
-			part[incidentKey{c.Family, s}] = id
-			part[incidentKey{c.Family, level(s)}] = id
+			part[about{c.Family, s}] = id
+			part[about{c.Family, level(s)}] = id
 		}
 	}
 	for i := range known {
 		x := &known[i]
-		k := incidentKey{x.Case.Family, x.Case.Subject}
+		k := incidentKey{x.Case.Family, x.Case.Subject, x.Case.Workspace}
 		if x.State != Open || now[k] != "" && last[k] == x {
 			continue
 		}
 		reason := ""
-		if of := part[k]; of != "" {
+		if of := part[about{k.family, k.subject}]; of != "" {
 			reason = "part of incident " + of
 		} else if x.stays(findings) {
 			continue
@@ -174,8 +187,8 @@ func (s Subject) Contains(t Subject) bool {
 	return true
 }
 
-func incidentID(k incidentKey, at domain.Instant) string {
-	sum := sha256.Sum256([]byte(string(k.family) + "\x00" + k.subject.String() + "\x00" + at.Time().Format(time.RFC3339Nano)))
+func incidentID(c *Case, at domain.Instant) string {
+	sum := sha256.Sum256([]byte(string(c.Family) + "\x00" + c.Subject.String() + "\x00" + at.Time().Format(time.RFC3339Nano)))
 	return "i-" + hex.EncodeToString(sum[:8])
 }
 

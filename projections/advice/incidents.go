@@ -212,6 +212,7 @@ func incident(auth *registry.Authority, k projections.Key, h *projections.Histor
 			if err != nil { // written by somebody else; it must not hide the others
 				c = advice.Case{Rule: x.Case.Rule, Subject: advice.Subject{Name: k.ID}, Workspace: v.Workspace, Severity: e.Severity, Summary: e.Summary}
 			}
+			c.Workspace = v.Workspace // whose row it is, whatever the document says: the next event belongs there, too
 			x.Case = c
 		}
 	}
