@@ -405,7 +405,7 @@ func (c *campaign) database(ctx context.Context, name string) *rowsOf {
 	file := filepath.Join(c.dir, name+".dsn")
 	config := filepath.Join(c.dir, name+".yaml")
 	rows := &rowsOf{db, config}
-	text := fmt.Sprintf("lease: %s\nkafka:\n  brokers: [%s]\n  replication: 1\npostgres:\n  dsn_file: %s\narchive:\n  url: %s\n  segment_mib: 1\n  seal_after: 1m\nparts: %s\n",
+	text := fmt.Sprintf("lease: %s\nschedules: {advice: off}\nkafka:\n  brokers: [%s]\n  replication: 1\npostgres:\n  dsn_file: %s\narchive:\n  url: %s\n  segment_mib: 1\n  seal_after: 1m\nparts: %s\n",
 		crashLease, c.brokers[0], file, rows.archive(), rows.parts())
 	if err := errors.Join(os.WriteFile(file, []byte(dsn), 0o600), os.WriteFile(config, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)

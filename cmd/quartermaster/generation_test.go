@@ -91,6 +91,7 @@ func production(ts *testscript.TestScript, neg bool, args []string) {
 kafka: {brokers: ['%s'], replication: 1, batch: 100}
 postgres: {dsn_file: dsn}
 lease: 1s
+schedules: {advice: off}
 `, strings.Join(broker.ListenAddrs(), "', '")), 0o600))
 	ts.Setenv("QUARTERMASTER_CONFIG", config)
 }

@@ -90,7 +90,7 @@ func newProduction(b *testing.B) *productionHome {
 	events, nodes := wantedSize(b, "QM_BENCH_EVENTS", 1_000_000), wantedSize(b, "QM_BENCH_NODES", estateNodes)
 	p := &productionHome{whole: b, estate: newEstate(nodes, estateInterval), dir: b.TempDir()}
 	p.estate.clusters = estateClusters
-	if err := os.WriteFile(p.config(), fmt.Appendf(nil, "kafka: {brokers: ['%s'], replication: 1}\npostgres: {dsn_file: dsn}\nlisten: 127.0.0.1:0\n",
+	if err := os.WriteFile(p.config(), fmt.Appendf(nil, "kafka: {brokers: ['%s'], replication: 1}\npostgres: {dsn_file: dsn}\nschedules: {advice: off}\nlisten: 127.0.0.1:0\n",
 		strings.ReplaceAll(brokers, ",", "', '")), 0o600); err != nil {
 		b.Fatal(err)
 	}

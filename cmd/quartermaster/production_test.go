@@ -64,7 +64,7 @@ func newSite(t *testing.T) *site {
 	}
 	s.gate = newGate(t, u.Host)
 	u.Host = s.gate.address
-	s.config = writeConfig(t, "kafka: {brokers: ['127.0.0.1:%d'], replication: 1}\npostgres: {dsn_file: %q}\nsnapshots: %q\nparts: %q\nlease: 1s\n",
+	s.config = writeConfig(t, "kafka: {brokers: ['127.0.0.1:%d'], replication: 1}\npostgres: {dsn_file: %q}\nsnapshots: %q\nparts: %q\nlease: 1s\nschedules: {advice: off}\n",
 		s.port, writeSecret(t, u.String()), t.TempDir(), t.TempDir())
 	if code, out := s.command("generation", "migrate"); code != 0 {
 		t.Fatal(out)

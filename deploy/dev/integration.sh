@@ -154,6 +154,7 @@ postgres:
   dsn_file: $run/dsn
 snapshots: $run/snapshots
 lease: 2s
+schedules: {advice: off}
 YAML
 qm() { QUARTERMASTER_DATA_DIR=$run/home bin/quartermaster "$@" --config "$run/quartermaster.yaml"; }
 qm generation migrate
