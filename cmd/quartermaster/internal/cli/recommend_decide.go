@@ -110,8 +110,8 @@ func (a *Program) recommendProposeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "propose RECOMMENDATION | -f FILE",
 		Short: "Propose a recommendation for approval",
-		Long: `Propose puts one of the present recommendations into the log, signed by whoever proposes it. It can be approved
-until it expires, after 14 days if it says nothing else. What waits already and says the same is not proposed
+		Long: `Propose puts one of the recommendations of "advice actions" into the log, signed by whoever proposes it. It can
+be approved until it expires, after 14 days if it says nothing else. What waits already and says the same is not proposed
 twice. One of the same kind about the same machines or money supersedes an earlier one that waits.
 
 With --file it proposes what a person wrote: a YAML or JSON document with kind and summary, and what else is
