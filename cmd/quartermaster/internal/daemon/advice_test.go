@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -248,10 +249,6 @@ func TestInterruptedEvaluations(t *testing.T) {
 	}
 	dir := estate(t, []string{"lab"}, list+"workspaces:\n  - {id: research}\n"+owners)
 	prepare(dir)
-	calm := t.TempDir()
-	if err := os.CopyFS(calm, os.DirFS(dir)); err != nil {
-		t.Fatal(err)
-	}
 	known := func(dir string) string {
 		h, stop := following(t, dir)
 		defer stop()
@@ -268,12 +265,19 @@ func TestInterruptedEvaluations(t *testing.T) {
 		}
 		return string(text)
 	}
-	h, stop := following(t, calm)
-	start := time.Now()
-	evaluated(t, h, noon)
-	took := time.Since(start)
-	stop()
-	want := known(calm)
+	want, took := "", time.Duration(math.MaxInt64) // of the fastest of three: a disk may stall
+	for range 3 {
+		calm := t.TempDir()
+		if err := os.CopyFS(calm, os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+		h, stop := following(t, calm)
+		start := time.Now()
+		evaluated(t, h, noon)
+		took = min(took, time.Since(start))
+		stop()
+		want = known(calm)
+	}
 	if n := strings.Count(want, `"case_position"`); n < deployments/2 {
 		t.Fatalf("%d incidents: %s", n, want)
 	}
