@@ -56,7 +56,7 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	issue := func() {
 		on := &app.App{Dir: home}
-		_, err := on.For(app.Everyone).IssueCommands(context.Background(), app.Now())
+		_, err := on.For(app.Everyone).IssueCommands(context.Background(), "", app.Now())
 		ts.Check(err)
 		ts.Check(on.Close())
 	}

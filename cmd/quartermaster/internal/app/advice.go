@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -159,13 +160,18 @@ func (c *Caller) EvaluateTick(ctx context.Context, tick domain.Instant, hours *f
 		return "", err
 	}
 	stream := h.Stream("advice")
+	var errs []error
 	for i := range changes {
 		env := &domain.Envelope{Time: tick, Subject: incidentOf(changes[i].Event), Workspace: changes[i].Workspace, Event: changes[i].Event}
+		if err := domain.Validate(env); err != nil { // rows would refuse it, so it would be appended at each tick
+			errs = append(errs, &InvalidError{Err: fmt.Errorf("incident %s: %w", env.Subject, err)})
+			continue
+		}
 		if err := stream.Append(ctx, env); err != nil {
 			return "", fmt.Errorf("append an incident to the log: %w", err)
 		}
 	}
-	return fmt.Sprintf("%d findings, %d changes of incidents", firing, len(changes)), nil
+	return fmt.Sprintf("%d findings, %d changes of incidents", firing, len(changes)-len(errs)), errors.Join(errs...)
 }
 
 // knowsIncidents returns an error while the rows lack incidents that the log has, which would be opened again.

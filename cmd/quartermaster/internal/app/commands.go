@@ -92,6 +92,9 @@ func commandFor(p *registry.Proposal, cluster string, approvals []domain.Approva
 
 // approvals reads the signatures of the approvals that a recommendation needed from the log. Rows do not have them.
 func (h *Conn) approvals(ctx context.Context, p *registry.Proposal) ([]domain.Approval, error) {
+	if len(p.Approvals) < p.Needs { // a limit was lowered since it was issued
+		return nil, &ConflictError{Err: fmt.Errorf("recommendation %s now needs %d approvals, and has %d", p.Recommendation, p.Needs, len(p.Approvals))}
+	}
 	var found []domain.Approval
 	for _, voice := range p.Approvals[:p.Needs] {
 		tp := domain.TopicPartition{Topic: domain.TopicProcurement, Partition: voice.Partition}
@@ -129,10 +132,10 @@ func unissued(p *registry.Proposal, now domain.Instant) []string {
 	})
 }
 
-// IssueCommands appends the commands of approved recommendations that the log does not have yet. It may be called at any
+// IssueCommands appends the commands of an approved recommendation, "": of all, that the log does not have yet. It may be called at any
 // time and by several at once: each command has a stream of its own with one event, so the log counts it once. outcome is ""
 // if there was nothing to do.
-func (c *Caller) IssueCommands(ctx context.Context, now domain.Instant) (outcome string, err error) {
+func (c *Caller) IssueCommands(ctx context.Context, of string, now domain.Instant) (outcome string, err error) {
 	h, err := c.conn(ctx, Appending)
 	if err != nil {
 		return "", err
@@ -140,55 +143,71 @@ func (c *Caller) IssueCommands(ctx context.Context, now domain.Instant) (outcome
 	var waiting []registry.Proposal
 	if err := h.View(ctx, func(v projections.View) error {
 		all, err := registry.Proposals(v, now)
-		waiting = slices.DeleteFunc(all, func(p registry.Proposal) bool { return len(unissued(&p, now)) == 0 })
+		waiting = slices.DeleteFunc(all, func(p registry.Proposal) bool {
+			return of != "" && p.Recommendation != of || len(unissued(&p, now)) == 0
+		})
 		return err
 	}); err != nil {
 		return "", err
 	}
 	issued, lapsed := 0, 0
 	var adv *recommend.Advice
+	var errs []error
 	for i := range waiting {
 		p := &waiting[i]
-		if p.Stage == registry.StageApproved {
-			changed, err := c.changedSince(ctx, p, func() (*recommend.Advice, error) {
-				if adv == nil {
-					adv, err = c.present(ctx)
-				}
-				return adv, err
-			})
-			if err != nil {
-				return "", err
+		n, changed, err := c.issue(ctx, h, p, now, func() (*recommend.Advice, error) {
+			if adv == nil {
+				adv, err = c.present(ctx)
 			}
-			if changed != "" {
-				lapsed++
-				continue
-			}
+			return adv, err
+		})
+		if issued += n; changed {
+			lapsed++
 		}
-		approvals, err := h.approvals(ctx, p)
-		if err != nil {
-			return "", err
-		}
-		for _, cluster := range unissued(p, now) {
-			command, err := commandFor(p, cluster, approvals)
-			if err != nil {
-				return "", err
-			}
-			env := &domain.Envelope{Time: p.Last, Subject: p.Recommendation, Workspace: p.Workspace, Cluster: cluster, Event: command}
-			if err := h.StreamOf("quartermaster/command/"+command.Command, 1).Append(ctx, env); err != nil {
-				return "", fmt.Errorf("append a command to the log: %w", err)
-			}
-			issued++
+		if err != nil { // the others do not wait for this one
+			errs = append(errs, fmt.Errorf("issue commands of recommendation %s: %w", p.Recommendation, err))
 		}
 	}
 	if issued > 0 {
 		if err := h.CatchUp(ctx); err != nil {
-			return "", err
+			errs = append(errs, err)
 		}
 	}
-	if issued+lapsed == 0 {
-		return "", nil
+	if issued+lapsed > 0 {
+		outcome = fmt.Sprintf("%d commands, %d recommendations to propose again", issued, lapsed)
 	}
-	return fmt.Sprintf("%d commands, %d recommendations to propose again", issued, lapsed), nil
+	return outcome, errors.Join(errs...)
+}
+
+// issue appends the commands that a recommendation lacks, and says how many. changed: it must be proposed again.
+func (c *Caller) issue(
+	ctx context.Context, h *Conn, p *registry.Proposal, now domain.Instant, adv func() (*recommend.Advice, error),
+) (issued int, changed bool, err error) {
+	if p.Stage == registry.StageApproved {
+		because, err := c.changedSince(ctx, p, adv)
+		if err != nil || because != "" {
+			return 0, because != "", err
+		}
+	}
+	approvals, err := h.approvals(ctx, p)
+	if err != nil {
+		return 0, false, err
+	}
+	for _, cluster := range unissued(p, now) {
+		command, err := commandFor(p, cluster, approvals)
+		if err != nil {
+			return issued, false, err
+		}
+		env := &domain.Envelope{Time: p.Last, Subject: p.Recommendation, Workspace: p.Workspace, Cluster: cluster, Event: command}
+		if err := domain.Validate(env); err != nil { // rows would refuse it, so it would be appended at each tick
+			return issued, false, &InvalidError{Err: err}
+		}
+		if err := h.StreamOf("quartermaster/command/"+command.Command, 1).Append(ctx, env); err != nil {
+			return issued, false, fmt.Errorf("append a command to the log: %w", err)
+		}
+		issued++
+	}
+	return issued, false, nil
 }
 
 // OpenCommands returns the commands that clusters may carry out now, by cluster and command; cluster "": of all.

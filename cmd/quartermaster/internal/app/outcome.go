@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -34,6 +35,7 @@ func (c *Caller) MeasureOutcomes(ctx context.Context, now domain.Instant) (outco
 		return "", err
 	}
 	var due []registry.Proposal
+	var errs []error // of one recommendation; the others do not wait for it
 	found := map[string]*domain.OutcomeRecorded{}
 	if err := h.View(ctx, func(v projections.View) error {
 		all, err := registry.Proposals(v, now)
@@ -47,7 +49,8 @@ func (c *Caller) MeasureOutcomes(ctx context.Context, now domain.Instant) (outco
 			}
 			ev, err := c.measure(ctx, v, p, now)
 			if err != nil {
-				return fmt.Errorf("measure %s: %w", p.Recommendation, err)
+				errs = append(errs, fmt.Errorf("measure %s: %w", p.Recommendation, err))
+				continue
 			}
 			if ev != nil {
 				due, found[p.Recommendation] = append(due, *p), ev
@@ -62,17 +65,19 @@ func (c *Caller) MeasureOutcomes(ctx context.Context, now domain.Instant) (outco
 		env := &domain.Envelope{Time: lastDone(p) + OutcomeAfter, Subject: p.Recommendation, Workspace: p.Workspace, Event: found[p.Recommendation]}
 		// What is proposed and carried out again is measured again.
 		source := fmt.Sprintf("quartermaster/outcome/%s/%d", p.Recommendation, lastDone(p))
-		if err := h.StreamOf(source, 1).Append(ctx, env); err != nil {
-			return "", fmt.Errorf("append an outcome to the log: %w", err)
+		err := domain.Validate(env)
+		if err == nil {
+			err = h.StreamOf(source, 1).Append(ctx, env)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("append the outcome of %s to the log: %w", p.Recommendation, err))
 		}
 	}
-	if len(due) == 0 {
-		return "", nil
+	if len(due) > 0 {
+		outcome = fmt.Sprintf("%d outcomes", len(due))
+		errs = append(errs, h.CatchUp(ctx))
 	}
-	if err := h.CatchUp(ctx); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%d outcomes", len(due)), nil
+	return outcome, errors.Join(errs...)
 }
 
 // lastDone returns when a recommendation was carried out.

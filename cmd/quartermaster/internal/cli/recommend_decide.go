@@ -87,7 +87,7 @@ func (a *Program) settle(ctx context.Context, ans *recommendDecision) error {
 		return nil
 	}
 	if ans.Did == string(app.Approve) {
-		if _, err := a.caller().IssueCommands(ctx, app.Now()); err != nil {
+		if _, err := a.caller().IssueCommands(ctx, ans.Recommendation, app.Now()); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -36,32 +37,33 @@ func newAdviser(h *app.Conn, cfgs []config.Alertmanager, log *slog.Logger) (*adv
 func (a *adviser) evaluate(ctx context.Context, due time.Time) (outcome string, err error) {
 	tick := app.TickOf(domain.InstantOf(due))
 	outcome, err = a.share(app.Everyone).For(app.Everyone).EvaluateTick(ctx, tick, &a.hours)
-	if err != nil {
+	if err != nil && app.KindOf(err) != app.KindInvalid {
 		return outcome, err
 	}
 	c := a.share(app.Everyone).For(app.Everyone)
-	for _, due := range []func(context.Context, domain.Instant) (string, error){c.IssueCommands, c.MeasureOutcomes} {
+	errs := []error{err} // what cannot be said about one incident or recommendation keeps back nothing else
+	issue := func(ctx context.Context, now domain.Instant) (string, error) { return c.IssueCommands(ctx, "", now) }
+	for _, due := range []func(context.Context, domain.Instant) (string, error){issue, c.MeasureOutcomes} {
 		did, err := due(ctx, app.Now())
-		if err != nil {
-			return outcome, err
-		}
 		if did != "" {
 			outcome += ", " + did
 		}
+		errs = append(errs, err)
 	}
-	if len(a.managers) == 0 {
-		return outcome, nil
-	}
-	now, err := a.share(app.Everyone).For(app.Everyone).Alerts(ctx, "", app.AlertsQuery{All: true})
-	if err != nil {
+	err = errors.Join(errs...)
+	if len(a.managers) == 0 || ctx.Err() != nil {
 		return outcome, err
+	}
+	now, unread := a.share(app.Everyone).For(app.Everyone).Alerts(ctx, "", app.AlertsQuery{All: true})
+	if unread != nil {
+		return outcome, errors.Join(err, unread)
 	}
 	for _, m := range a.managers {
 		if err := m.tell(ctx, now.Incidents, tick); err != nil && ctx.Err() == nil {
 			a.log.Warn("an Alertmanager could not be told of incidents; it hears of them at the next evaluation", "error", err)
 		}
 	}
-	return outcome, nil
+	return outcome, err
 }
 
 // adviceJob evaluates the rules on a schedule. A tick that no instance did in time is skipped: the next one looks at the
