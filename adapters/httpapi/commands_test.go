@@ -81,7 +81,7 @@ func TestCommandsAreWaitedFor(t *testing.T) {
 			}
 		})
 	}
-	time.Sleep(1500 * time.Millisecond)
+	<-time.After(1500 * time.Millisecond)
 	o.open.Store(&[]httpapi.Command{{Cluster: "lab", Body: json.RawMessage(`{"command":"c-1"}`)}, {Cluster: "eu", Body: json.RawMessage(`{"command":"c-2"}`)}})
 	wg.Wait()
 	if took := time.Since(began); got.Load() != 16 || refused.Load() != 4 || took > 10*time.Second {

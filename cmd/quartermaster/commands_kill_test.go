@@ -43,7 +43,7 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 		if kill {
 			c := command(args...)
 			ts.Check(c.Start())
-			time.Sleep(time.Duration(rng.IntN(250)) * time.Millisecond)
+			<-time.After(time.Duration(rng.IntN(250)) * time.Millisecond) // the kill comes at any time
 			_ = c.Process.Kill()
 			if c.Wait() != nil {
 				kills++

@@ -44,7 +44,7 @@ func (g *gateway) acknowledge(ctx context.Context, caller httpapi.Caller, id str
 	err := g.use(func(c *app.Caller) error {
 		return c.AcknowledgeCommand(ctx, caller.Cluster, caller.KeyID, id, app.Acknowledgement(ack), app.Now())
 	})
-	status := 0
+	var status int
 	switch {
 	case errors.Is(err, app.ErrCommandEnded):
 		status = http.StatusGone
