@@ -189,6 +189,13 @@ func (c *Caller) issue(
 			return 0, because != "", err
 		}
 	}
+	why := ""
+	if err := h.View(ctx, func(v projections.View) (err error) {
+		why, err = foreign(v, p.Workspace, p.Made)
+		return err
+	}); err != nil || why != "" {
+		return 0, why != "", err
+	}
 	approvals, err := h.approvals(ctx, p)
 	if err != nil {
 		return 0, false, err

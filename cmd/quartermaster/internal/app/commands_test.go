@@ -88,3 +88,24 @@ func TestOrderAfterALimitWasLowered(t *testing.T) {
 		t.Errorf("error %v, want a conflict", err)
 	}
 }
+
+// What a person wrote for one workspace commands no cluster of another, however it came into the log.
+func TestNobodyCommandsClustersOfOthers(t *testing.T) {
+	c, decide := drains(t, map[string]string{"own": "step"})
+	decide("ann", Draft{Use: "test", Events: []domain.Envelope{{Time: Now(), Subject: "theirs", Workspace: "research", Event: &domain.RecommendationMade{
+		Recommendation: "theirs", Kind: "drain", Summary: "drain it", Requester: "ann", Cost: domain.Money{Currency: "USD"}, Clusters: []string{"lab"},
+		Document: []byte(`{"steps":["step"]}`),
+	}}}})
+	_, d, err := c.DecideRecommendation(t.Context(), "theirs", Approve, "", "root")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide("root", d)
+	if _, err := c.IssueCommands(t.Context(), "", Now()); err != nil {
+		t.Fatal(err)
+	}
+	open, err := c.OpenCommands(t.Context(), "lab", Now())
+	if err != nil || len(open) != 1 || open[0].Recommendation != "own" {
+		t.Errorf("open commands %+v, %v", open, err)
+	}
+}

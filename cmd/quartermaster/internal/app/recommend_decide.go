@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,6 +161,12 @@ func (c *Caller) draftProposal(ctx context.Context, workspace string, made *doma
 	}
 	d := &ProposalDraft{Made: made}
 	err := c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		if why, err := foreign(v, workspace, made); err != nil || why != "" {
+			if err == nil {
+				err = &ConflictError{Err: errors.New(why)}
+			}
+			return err
+		}
 		all, err := registry.Proposals(v, now)
 		if err != nil {
 			return err
@@ -228,6 +235,28 @@ func sameSubject(a, b *domain.RecommendationMade) bool {
 	})
 }
 
+// foreign says why a recommendation may not command a cluster, "" if it may. What a person wrote for another workspace than
+// the root's commands that workspace's own clusters alone; what the program found was checked by the policies of all.
+func foreign(v projections.View, workspace string, made *domain.RecommendationMade) (string, error) {
+	if strings.HasPrefix(made.Method, "recommend/") {
+		return "", nil
+	}
+	auth, err := registry.NewAuthority(v)
+	if err != nil || workspace == auth.Root() {
+		return "", err
+	}
+	for _, cluster := range made.Clusters {
+		owner, err := ownerOf(auth, v, cluster, nil)
+		if err != nil {
+			return "", err
+		}
+		if owner != workspace {
+			return fmt.Sprintf("cluster %s is not of workspace %s: its own workspace must propose it", cluster, workspace), nil
+		}
+	}
+	return "", nil
+}
+
 // present returns the recommendations of now.
 func (c *Caller) present(ctx context.Context) (*recommend.Advice, error) {
 	return c.Recommendations(ctx, "", RecommendQuery{})
@@ -248,6 +277,9 @@ func (c *Caller) changedSince(ctx context.Context, p *registry.Proposal, adv fun
 			var saving domain.Money
 			if r.Saving != nil {
 				saving = *r.Saving
+			}
+			if !slices.Equal(r.Clusters, p.Clusters) {
+				return fmt.Sprintf("it now touches clusters %v, not %v", r.Clusters, p.Clusters), nil
 			}
 			if r.Cost.Currency != p.Cost.Currency || !r.Cost.Amount.Equal(p.Cost.Amount) {
 				return fmt.Sprintf("it now costs %s, not %s", r.Cost, p.Cost), nil
