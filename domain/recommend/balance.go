@@ -3,6 +3,7 @@ package recommend
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"quartermaster/domain"
@@ -65,7 +66,15 @@ func Spread(lacks []Lack, clusters []Cluster, price func(cluster, model string) 
 		known   bool
 	}
 	const month = 730
-	micro := func(d decimal.Decimal) int64 { return d.Mul(decimal.NewFromInt(month)).Shift(6).Round(0).IntPart() }
+	// No price is so high that the sum of all overflows.
+	total := int64(1)
+	for i := range lacks {
+		total += max(lacks[i].Replicas*lacks[i].Deployment.GPUs, 0)
+	}
+	most := decimal.NewFromInt(math.MaxInt64 / 4 / total)
+	micro := func(d decimal.Decimal) int64 {
+		return decimal.Min(d.Mul(decimal.NewFromInt(month)).Shift(6).Round(0), most).IntPart()
+	}
 	arcs := make([][]arc, len(lacks))
 	unserved := make([]int64, len(lacks))
 	home := map[string]string{}

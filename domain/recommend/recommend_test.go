@@ -439,3 +439,22 @@ func BenchmarkSpread(b *testing.B) {
 		spread(lacks, all, prices)
 	}
 }
+
+// A price that somebody mistyped does not make what it buys the cheapest.
+func TestSpreadTakesHugePrices(t *testing.T) {
+	d := recommend.Deployment{Deployment: "d", Cluster: "a", GPUModel: "H100", GPUs: 8}
+	clusters := []recommend.Cluster{{ID: "a", Region: "r"}, {ID: "b", Region: "r", Free: map[string]int64{"H100": 100}}, {ID: "c", Region: "r", Free: map[string]int64{"H100": 100}}}
+	for _, zeros := range []int32{9, 11, 12, 15, 23} {
+		huge := decimal.New(1, zeros)
+		b := recommend.Spread([]recommend.Lack{{Deployment: &d, Replicas: 3}}, clusters, func(cluster, _ string) decimal.Decimal {
+			if cluster == "b" {
+				return huge
+			}
+			return decimal.NewFromInt(1)
+		}, func(*recommend.Deployment) decimal.Decimal { return huge.Mul(decimal.NewFromInt(3)) },
+			func(string, string) (uint64, bool) { return 0, true }, recommend.Distance{}, func(*recommend.Deployment, *recommend.Cluster) bool { return true })
+		if len(b.Served) != 1 || b.Served[0].Cluster != "c" || b.Served[0].Replicas != 3 || !b.Cost.Equal(decimal.NewFromInt(17520)) {
+			t.Errorf("at a price of %s: %+v", huge, b)
+		}
+	}
+}
