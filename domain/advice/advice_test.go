@@ -324,6 +324,31 @@ func TestLifeOfAnIncident(t *testing.T) {
 	}
 }
 
+// A part that comes and goes is no event at each tick, and more parts are one at once.
+func TestPartsThatComeAndGo(t *testing.T) {
+	var known []Incident
+	step := func(tick domain.Instant, parts int) int {
+		t.Helper()
+		c := Case{Family: FamilyFailure, Rule: Evidence, Subject: Subject{Cluster: "c"}, Workspace: Platform, Severity: domain.SeverityInfo, Parts: parts}
+		changes, err := Step(known, []Case{c}, nil, tick, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = apply(t, known, changes)
+		return len(changes)
+	}
+	n := 0
+	for i := range 24 {
+		n += step(tick+domain.Instant(i)*5*60*domain.Second, 5+i%2)
+	}
+	if n > 6 {
+		t.Errorf("%d events in two hours", n)
+	}
+	if step(tick+3*domain.Hour, 6); step(tick+3*domain.Hour+1, 60) != 1 || known[0].Case.Parts != 60 {
+		t.Errorf("ten times as many parts are not said at once: %+v", known)
+	}
+}
+
 func TestASmallerIncidentBecomesPartOfALarger(t *testing.T) {
 	f := fleet(4, 600)
 	n := f.Nodes[0]

@@ -37,6 +37,10 @@ type Incident struct {
 // reopen is how long a resolved incident may come back. Later it is another one.
 const reopen = domain.Day
 
+// calm is how long an incident waits before it says that it got better, or has another first rule: what comes and goes at a
+// threshold is not an event at each tick.
+const calm = domain.Hour
+
 // Document returns a case as canonical JSON, which [ParseCase] reads.
 func (c *Case) Document() ([]byte, error) {
 	var b bytes.Buffer
@@ -108,7 +112,7 @@ func Step(known []Incident, cases []Case, findings []Finding, at domain.Instant,
 				Incident: id, Rule: string(c.Rule), Version: r.Version, Subject: c.Subject.String(), Severity: c.Severity, At: at,
 				Position: position, Method: Method, Summary: c.Summary, Document: document,
 			}})
-		case old.State == Resolved || old.Case.differs(&c):
+		case old.State == Resolved || old.Case.worse(&c) || old.Changed+calm <= at && old.Case.differs(&c):
 			id = old.ID
 			changes = append(changes, Change{c.Workspace, &domain.IncidentChanged{
 				Incident: id, Severity: c.Severity, At: at, Position: position, Method: Method, Summary: c.Summary,
@@ -149,14 +153,17 @@ type Change struct {
 	Event     domain.Event
 }
 
+// worse reports whether a case is of a higher severity, or has a tenth more parts.
+func (c *Case) worse(d *Case) bool {
+	return rank(d.Severity) > rank(c.Severity) || 10*(d.size()-c.size()) > d.size()
+}
+
 // differs reports whether a case says something new: another severity or rule, or a tenth more or fewer parts.
 func (c *Case) differs(d *Case) bool {
-	if c.Severity != d.Severity || c.Rule != d.Rule {
-		return true
-	}
-	a, b := max(c.Parts, c.Of), max(d.Parts, d.Of)
-	return 10*max(a-b, b-a) > max(a, b)
+	return c.worse(d) || d.worse(c) || c.Rule != d.Rule
 }
+
+func (c *Case) size() int { return max(c.Parts, c.Of) }
 
 // stays reports whether a finding that is not clear keeps an incident open.
 func (x *Incident) stays(findings []Finding) bool {
