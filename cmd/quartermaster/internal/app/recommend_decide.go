@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -178,6 +179,10 @@ func (c *Caller) draftProposal(ctx context.Context, workspace string, made *doma
 			}
 			switch waits := p.Stage == registry.StageProposed || p.Stage == registry.StageApproved || p.Stage == registry.StageIssued; {
 			case !waits || p.Workspace != workspace:
+			case p.Recommendation == made.Recommendation && made.Position == "" && !sameText(p.Made, made):
+				// Who approves it signs its id, so it must not come to say something else meanwhile.
+				return &ConflictError{Err: fmt.Errorf("recommendation %s is proposed with other content: withdraw it first, or give this one another id",
+					p.Recommendation)}
 			case p.Recommendation == made.Recommendation && unchanged(p, made):
 				d.Already = p
 				return nil
@@ -202,6 +207,12 @@ func (c *Caller) draftProposal(ctx context.Context, workspace string, made *doma
 func unchanged(p *registry.Proposal, made *domain.RecommendationMade) bool {
 	return p.Kind == made.Kind && p.Summary == made.Summary && p.From == made.From && p.To == made.To &&
 		p.Cost.Currency == made.Cost.Currency && p.Cost.Amount.Equal(made.Cost.Amount) && outside(p, made.Saving) == ""
+}
+
+// sameText reports whether two recommendations that people wrote ask for the same.
+func sameText(a, b *domain.RecommendationMade) bool {
+	return a.Kind == b.Kind && a.Summary == b.Summary && a.From == b.From && a.To == b.To && a.Cost.Currency == b.Cost.Currency &&
+		a.Cost.Amount.Equal(b.Cost.Amount) && slices.Equal(a.Clusters, b.Clusters) && bytes.Equal(a.Document, b.Document)
 }
 
 // outside says how the present saving of a recommendation contradicts what was proposed, "" if it does not.
