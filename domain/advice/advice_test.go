@@ -318,7 +318,7 @@ func TestLifeOfAnIncident(t *testing.T) {
 	want(t, step(15*minutes, fleet(1, 600)), "IncidentResolved")
 	want(t, step(20*minutes, low), "IncidentChanged") // flapping is one incident
 	want(t, step(25*minutes, fleet(1, 600)), "IncidentResolved")
-	want(t, step(25*minutes+reopen, low), "IncidentOpened")
+	want(t, step(25*minutes+Reopen, low), "IncidentOpened")
 	if len(known) != 2 || known[0].Reopened != 1 {
 		t.Errorf("%d incidents, the first reopened %d times", len(known), known[0].Reopened)
 	}
@@ -452,4 +452,53 @@ func TestEqualFiguresGiveEqualBytes(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Ten nodes, of which five and six are silent by turns: at half of them the cluster is the cause, and it stays so until fewer
+// than a quarter of those are left.
+func TestAPlaceKeepsItsParts(t *testing.T) {
+	f := fleet(1, 600)
+	f.Nodes = nil
+	for n := range 10 {
+		f.Nodes = append(f.Nodes, Node{Cluster: "c00", Node: fmt.Sprintf("n%d", n), GPUs: 8})
+	}
+	var known []Incident
+	at := tick
+	step := func(silent int) (events int) {
+		t.Helper()
+		f.Gaps = nil
+		for _, n := range f.Nodes[:silent] {
+			f.Gaps = append(f.Gaps, Gap{Kind: "collector_silent", Subject: Subject{Cluster: n.Cluster, Node: n.Node}, Count: 1, Window: day})
+		}
+		at += 5 * 60 * domain.Second
+		found := Evaluate(f, nil)
+		changes, err := Step(known, Correlate(f, found), found, at, "p")
+		if err != nil {
+			t.Fatal(err)
+		}
+		known = apply(t, known, changes)
+		return len(changes)
+	}
+	open := func() (all []string) {
+		for _, x := range known {
+			if x.State == Open {
+				all = append(all, x.Case.Subject.String())
+			}
+		}
+		return all
+	}
+	events := 0
+	for i := range 288 {
+		events += step(6 - i%2)
+	}
+	want(t, open(), "provider=prov region=r0 cluster=c00")
+	if events > 30 { // one an hour
+		t.Errorf("%d events in a day", events)
+	}
+	step(2)
+	want(t, open(), "provider=prov region=r0 cluster=c00")
+	step(1)
+	want(t, open(), "provider=prov region=r0 cluster=c00 node=n0")
+	step(0)
+	want(t, open())
 }

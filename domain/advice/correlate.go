@@ -20,8 +20,10 @@ type Case struct {
 	Summary   string          `json:"summary"`
 	Parts     int             `json:"parts"`           // devices, nodes or clusters that it is about; 0: only its subject
 	Names     []string        `json:"names,omitempty"` // of parts, at most [MostNames]
-	Findings  []Finding       `json:"findings"`        // at most [MostNames]: those of the subject first, then by severity
-	Of        int             `json:"findings_of"`     // how many there are in all
+	// Whole is how many parts it had when more than half of its subject was concerned; 0 while that is so.
+	Whole    int       `json:"whole,omitempty"`
+	Findings []Finding `json:"findings"`    // at most [MostNames]: those of the subject first, then by severity
+	Of       int       `json:"findings_of"` // how many there are in all
 	// PerMonth is the largest sum of the findings in each currency: they are about the same money, so they do not add up.
 	PerMonth []domain.Money `json:"per_month"`
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,8 +35,8 @@ type Incident struct {
 	Case     Case           `json:"case"`
 }
 
-// reopen is how long a resolved incident may come back. Later it is another one.
-const reopen = domain.Day
+// Reopen is how long a resolved incident may come back. Later it is another one.
+const Reopen = domain.Day
 
 // calm is how long an incident waits before it says that it got better, or has another first rule: what comes and goes at a
 // threshold is not an event at each tick.
@@ -80,6 +81,7 @@ type about struct {
 //
 // It depends on nothing else, so whoever repeats it after a crash adds only what is missing.
 func Step(known []Incident, cases []Case, findings []Finding, at domain.Instant, position string) ([]Change, error) {
+	cases = gathered(known, cases)
 	last := map[incidentKey]*Incident{}
 	for i := range known {
 		x := &known[i]
@@ -93,7 +95,7 @@ func Step(known []Incident, cases []Case, findings []Finding, at domain.Instant,
 	part := map[about]string{}
 	for i := range cases {
 		c := cases[i]
-		over := func(x *Incident) bool { return x == nil || x.State == Resolved && x.Resolved+reopen <= at }
+		over := func(x *Incident) bool { return x == nil || x.State == Resolved && x.Resolved+Reopen <= at }
 		if of := last[incidentKey{c.Family, c.Subject, Platform}]; !over(of) {
 			c.Workspace = Platform
 		}
@@ -160,10 +162,68 @@ func (c *Case) worse(d *Case) bool {
 
 // differs reports whether a case says something new: another severity or rule, or a tenth more or fewer parts.
 func (c *Case) differs(d *Case) bool {
-	return c.worse(d) || d.worse(c) || c.Rule != d.Rule
+	return c.worse(d) || c.Severity != d.Severity || c.Rule != d.Rule || 10*(max(c.Parts, c.Of)-max(d.Parts, d.Of)) > max(c.Parts, c.Of)
 }
 
-func (c *Case) size() int { return max(c.Parts, c.Of) }
+// size is how many parts it is about, or was about when its whole was concerned.
+func (c *Case) size() int { return max(c.Parts, c.Of, c.Whole) }
+
+// gathered gives the cases of parts to the open incident of their whole, while they are at least a quarter of what it was
+// when it was last a case by itself. Parts that move to and fro across half of a place would else end and open incidents at
+// each tick.
+func gathered(known []Incident, cases []Case) []Case {
+	whole := map[about]bool{}
+	for i := range cases {
+		whole[about{cases[i].Family, cases[i].Subject}] = true
+	}
+	var places []*Incident // the largest first
+	for i := range known {
+		x := &known[i]
+		if s := x.Case.Subject; x.State == Open && s != (Subject{}) && level(s) == s && !whole[about{x.Case.Family, s}] {
+			places = append(places, x)
+		}
+	}
+	slices.SortStableFunc(places, func(a, b *Incident) int {
+		return cmp.Or(cmp.Compare(depthOf(b.Case.Subject), depthOf(a.Case.Subject)), a.Case.Subject.Compare(b.Case.Subject))
+	})
+	cases = slices.Clone(cases)
+	for _, x := range places {
+		inside := func(c Case) bool {
+			return c.Family == x.Case.Family && c.Subject != x.Case.Subject && x.Case.Subject.Contains(c.Subject) && level(c.Subject) == c.Subject &&
+				(x.Case.Workspace == Platform || x.Case.Workspace == c.Workspace)
+		}
+		size, was := 0, cmp.Or(x.Case.Whole, x.Case.size())
+		for _, c := range cases {
+			if inside(c) {
+				size += max(1, c.Parts)
+			}
+		}
+		if size == 0 || 4*size < was {
+			continue
+		}
+		all := Case{Family: x.Case.Family, Subject: x.Case.Subject, Workspace: x.Case.Workspace, Whole: was, Parts: size, PerMonth: []domain.Money{}}
+		for _, c := range cases {
+			if !inside(c) {
+				continue
+			}
+			if all.Rule == "" {
+				all.Rule, all.Severity, all.Summary = c.Rule, c.Severity, fmt.Sprintf("%d parts of %s are left; the first: %s", size, x.Case.Subject, c.Summary)
+			}
+			if rank(c.Severity) > rank(all.Severity) {
+				all.Severity = c.Severity
+			}
+			all.Of += c.Of
+			all.members = append(all.members, c.members...)
+			for k := range c.Findings {
+				if len(all.Findings) < MostNames {
+					all.Findings, all.Names = append(all.Findings, c.Findings[k]), append(all.Names, c.Findings[k].Subject.String())
+				}
+			}
+		}
+		cases = append(slices.DeleteFunc(cases, inside), all)
+	}
+	return cases
+}
 
 // stays reports whether a finding that is not clear keeps an incident open.
 func (x *Incident) stays(findings []Finding) bool {

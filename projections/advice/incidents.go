@@ -177,6 +177,40 @@ func silencesAt(view projections.View, auth *registry.Authority, at domain.Insta
 	return silences, nil
 }
 
+// Current returns the incidents that a tick may change: those that are open, and those resolved within a day before it. Older
+// ones cost no more than a look at their row.
+func Current(view projections.View, at domain.Instant) ([]advice.Incident, error) {
+	auth, err := registry.NewAuthority(view)
+	if err != nil {
+		return nil, err
+	}
+	var current []advice.Incident
+	err = view.Scan(projections.Query{Table: projections.TableIncidents}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		if over(h, at) {
+			return nil
+		}
+		if x := incident(auth, k, h); x != nil {
+			current = append(current, x.Incident)
+		}
+		return nil
+	})
+	return current, err
+}
+
+// over reports whether the last thing that rules said about an incident is that it was resolved more than a day before.
+func over(h *projections.History, at domain.Instant) bool {
+	for i := range slices.Backward(h.Versions) {
+		switch ev := h.Versions[i].Event.(type) {
+		case *domain.IncidentResolved:
+			return ev.At+advice.Reopen <= at
+		case *domain.IncidentOpened, *domain.IncidentChanged:
+			return false
+		}
+	}
+	return false
+}
+
 // incident reads a row; nil if it has no opening that counts.
 func incident(auth *registry.Authority, k projections.Key, h *projections.History) *IncidentEntry {
 	x := &IncidentEntry{Incident: advice.Incident{ID: k.ID}, Acknowledged: []Acknowledgement{}, Events: []IncidentEvent{}}

@@ -208,13 +208,9 @@ func (c *Caller) stepAt(ctx context.Context, h *Conn, tick domain.Instant, hours
 		if err != nil {
 			return err
 		}
-		entries, _, err := figures.Incidents(v, tick)
+		known, err := figures.Current(v, tick)
 		if err != nil {
 			return err
-		}
-		known := make([]advice.Incident, len(entries))
-		for i := range entries {
-			known[i] = entries[i].Incident
 		}
 		for i := range found {
 			if found[i].Status == advice.Firing {
