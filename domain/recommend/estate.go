@@ -11,10 +11,11 @@ import (
 type Estate struct {
 	Figures     *advice.Figures
 	Findings    []advice.Finding
-	Clusters    []Cluster    // by id
-	Deployments []Deployment // by cluster and deployment
-	Policies    []Policy     // valid ones of the house, by workspace and policy
-	Paid        []Paid       // what a month costs each workspace, by workspace and currency
+	Clusters    []Cluster         // by id
+	Deployments []Deployment      // by cluster and deployment
+	Parents     map[string]string // of workspaces
+	Policies    []Policy          // valid ones of the house, by workspace and policy
+	Paid        []Paid            // what a month costs each workspace, by workspace and currency
 	RoundTrips  []RoundTrip
 	Plan        *Plan // the last one; nil: none
 }

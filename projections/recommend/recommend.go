@@ -40,6 +40,12 @@ func Read(
 			return nil, err
 		}
 	}
+	r.e.Parents = map[string]string{}
+	for i := range r.registry.Workspaces {
+		if w := &r.registry.Workspaces[i]; w.Parent != "" {
+			r.e.Parents[w.Workspace] = w.Parent
+		}
+	}
 	for i := range r.registry.Policies {
 		p := &r.registry.Policies[i]
 		switch p.Kind {

@@ -11,6 +11,8 @@ import (
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
 	"quartermaster/domain/recommend"
+
+	"github.com/shopspring/decimal"
 )
 
 // Check returns the policies that a recommendation is subject to, and whether it keeps each.
@@ -19,6 +21,7 @@ func Check(e *recommend.Estate, r *recommend.Recommendation) []recommend.Checked
 	for i := range r.Moves {
 		c.move(&r.Moves[i])
 	}
+	c.quotas(r)
 	if !r.Cost.Amount.IsZero() {
 		c.spend(r)
 	}
@@ -130,6 +133,49 @@ func (c *checker) binds(s *domain.Selector, d *recommend.Deployment) bool {
 	return (s.Workspace == "" || s.Workspace == d.Workspace) && (s.Class == "" || s.Class == d.Class) &&
 		(s.Deployment == "" || s.Deployment == d.Deployment) && (s.Cluster == "" || s.Cluster == d.Cluster) &&
 		(s.Tier == "" || s.Tier == d.Tier) && (s.Environment == "" || s.Environment == d.Environment) && s.In(region, country)
+}
+
+// quotas checks that what replicas take besides fits the hard quotas of their workspace and of those above it. Only replicas
+// that run in another cluster, or on another GPU, take GPUs besides: the old ones go when the new ones run.
+func (c *checker) quotas(r *recommend.Recommendation) {
+	for i := range c.e.Figures.Limits {
+		l := &c.e.Figures.Limits[i]
+		if l.Rule != advice.Quota || !l.Hard {
+			continue
+		}
+		var more int64
+		for k := range r.Moves {
+			m := &r.Moves[k]
+			to := c.cluster(m.ToCluster)
+			if to == nil || m.ToSlice != "" || !c.below(m.Workspace, l.Workspace) || l.Region != "" && l.Region != to.Region ||
+				l.GPUModel != "" && l.GPUModel != m.ToModel {
+				continue
+			}
+			for d := range c.e.Deployments {
+				if x := &c.e.Deployments[d]; x.Cluster == m.FromCluster && x.Deployment == m.Deployment {
+					more += m.Replicas * x.GPUs
+				}
+			}
+		}
+		if more > 0 {
+			left := l.Limit.Sub(l.Used)
+			c.say(l.Workspace+"/"+l.Name, "quota", !left.LessThan(decimal.NewFromInt(more)), "%s of %s %s are left, and this takes %d",
+				left.StringFixed(0), l.Limit.StringFixed(0), l.Unit, more)
+		}
+	}
+}
+
+// below reports whether a workspace is another, or below it.
+func (c *checker) below(workspace, above string) bool {
+	for range 100 { // parents that go round end somewhere
+		if workspace == above {
+			return true
+		}
+		if workspace = c.e.Parents[workspace]; workspace == "" {
+			return false
+		}
+	}
+	return false
 }
 
 // spend checks that a commitment of money fits the hard budgets of its workspace.
