@@ -101,7 +101,20 @@ func (s *Session) Once(
 	if err != nil {
 		return true, fmt.Errorf("run %s for %s: %w", job, input, err)
 	}
+	s.forget(ctx, job)
 	return true, nil
+}
+
+// remembered is how long a finished run is known. Nobody asks for one as old: schedules look back a month at most.
+const remembered = "100 days"
+
+// forget removes old runs of a job, some at a time. A failure does not matter: the next run removes them.
+func (s *Session) forget(ctx context.Context, job string) {
+	if _, err := s.db.ExecContext(ctx, `
+		delete from quartermaster.runs where ctid in (
+			select ctid from quartermaster.runs where job = $1 and finished < now() - interval '`+remembered+`' limit 1000)`, job); err != nil {
+		s.log.Warn("old runs of a job were not removed", "job", job, "error", err)
+	}
 }
 
 // maxNote bounds the stored text of an outcome or an error, in bytes.

@@ -252,3 +252,31 @@ func TestOnceStoredBefore(t *testing.T) {
 		}
 	}
 }
+
+// Runs of long ago are forgotten, so that a job of every five minutes does not fill a table for ever.
+func TestOldRunsAreForgotten(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	ctx := t.Context()
+	s := join(t, db, "one")
+	for _, run := range [][2]string{{"advice", "101 days"}, {"advice", "99 days"}, {"plan", "101 days"}} {
+		if _, err := db.ExecContext(ctx, `insert into quartermaster.runs (job, input, started, finished, outcome)
+			values ($1, $2, now() - $3::interval, now() - $3::interval, '')`, run[0], run[1], run[1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if ran, err := s.Once(ctx, "advice", "now", func(context.Context) (string, error) { return "", nil }); !ran || err != nil {
+		t.Fatal(ran, err)
+	}
+	list, err := db.Runs(ctx, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, r := range list {
+		left = append(left, r.Job+" "+r.Input)
+	}
+	if got := strings.Join(left, ", "); got != "advice now, advice 99 days, plan 101 days" {
+		t.Errorf("left are: %s", got)
+	}
+}
