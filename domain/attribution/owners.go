@@ -198,12 +198,19 @@ func moveParts(to, of []use, micros, part int64) []use {
 		}
 		return d.nextMs(at, total)
 	}
+	var owedKnown, owedUseful int64
 	for i := range of {
 		x := &of[i]
 		at, atUseful, atKnown = at+uint64(x.micros), atUseful+uint64(x.useful), atKnown+uint64(x.known)
 		moved := *x
 		moved.micros = byUse.nextMs(at, uint64(micros))
-		moved.useful, moved.known = next(&byUseful, atUseful, useful), next(&byKnown, atKnown, known)
+		// Each sum is rounded by itself, so a part may get a microsecond more than its time has, or leave one. The next part
+		// gets the difference.
+		owedKnown += next(&byKnown, atKnown, known)
+		moved.known = min(max(owedKnown, x.known-(x.micros-moved.micros), 0), x.known, moved.micros)
+		owedUseful += next(&byUseful, atUseful, useful)
+		moved.useful = min(max(owedUseful, x.useful-(x.known-moved.known), 0), x.useful, moved.known)
+		owedKnown, owedUseful = owedKnown-moved.known, owedUseful-moved.useful
 		to = append(to, moved)
 		x.micros, x.useful, x.known = x.micros-moved.micros, x.useful-moved.useful, x.known-moved.known
 	}
