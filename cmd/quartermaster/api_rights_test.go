@@ -129,6 +129,9 @@ func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values
 // questions are queries for each operation that works within a scope.
 var withinQuestions = map[string][]string{
 	"advice rules":      {""},
+	"advice score":      {""},
+	"recommend list":    {"", "kind=drain", "stage=proposed"},
+	"recommend show":    {"recommendation=r-0123456789abcdef", "recommendation=a"},
 	"alerts list":       {"", "all=true"},
 	"alerts show":       {"incident=i-0123456789abcdef"},
 	"runbook":           {"rule=evidence", "rule=x"},

@@ -163,9 +163,6 @@ func TestStormIsOneIncident(t *testing.T) {
 	if want := (advice.Subject{Provider: "aws", Region: "us-east-1"}); x.Case.Subject != want || x.Case.Family != advice.FamilyFailure || x.Case.Parts < clusters*nodes {
 		t.Errorf("it is about %s, with %d parts: %s", x.Case.Subject, x.Case.Parts, x.Case.Summary)
 	}
-	if took > 5*time.Second {
-		t.Errorf("the evaluation took %s", took)
-	}
 	evaluated(t, h, noon+app.Tick) // nothing new
 	events := 0
 	for _, x := range incidentsOf(t, h) {
