@@ -149,7 +149,7 @@ func TestDocsAreUnderstood(t *testing.T) {
 			calls := filepath.Join(t.TempDir(), "calls")
 			out, err := docsShell(t, t.TempDir(), `
 command_not_found_handle() { :; }
-quartermaster() { { printf '%s\0' "$@"; printf '\1\0'; } >>"$CALLS"; }
+quartermaster() { printf '%s\0' "$@" $'\1' >>"$CALLS"; } # in one write: some run in the background
 PATH=/nowhere
 `+b.text, "CALLS="+calls)
 			if strings.Contains(out, "syntax error") {
