@@ -13,8 +13,18 @@ import (
 // Platform is the workspace that answers for what belongs to no other.
 const Platform = "platform"
 
-// monthHours are the hours of a month in prices: a year of 8,760 hours has twelve.
-const monthHours = 730
+// MonthHours are the hours of a month in prices: a year of 8,760 hours has twelve.
+const MonthHours = 730
+
+// PerMonth is what GPU time of a window costs in [MonthHours] at a price of a GPU-hour:
+// price × ms ÷ 3,600,000 × 730 h ÷ window, to 18 decimals; 0 for an empty window.
+func PerMonth(price decimal.Decimal, ms int64, window domain.Interval) decimal.Decimal {
+	if window.Empty() {
+		return decimal.Decimal{}
+	}
+	return price.Mul(decimal.NewFromInt(ms)).Mul(decimal.NewFromInt(MonthHours*int64(domain.Hour)/3600000)).
+		DivRound(decimal.NewFromInt(int64(window.Length())), 18)
+}
 
 // evaluation judges figures.
 type evaluation struct {
@@ -121,9 +131,7 @@ func (e *evaluation) perMonth(sum *domain.Money, cluster, model string, ms int64
 		return
 	}
 	sum.Currency = price.Currency
-	// price × ms ÷ 3,600,000 × 730 h ÷ (window in hours)
-	sum.Amount = sum.Amount.Add(price.Amount.Mul(decimal.NewFromInt(ms)).Mul(decimal.NewFromInt(monthHours*int64(domain.Hour)/int64(3600000))).
-		DivRound(decimal.NewFromInt(int64(window.Length())), 18))
+	sum.Amount = sum.Amount.Add(PerMonth(price.Amount, ms, window))
 }
 
 // mixed marks a sum of several currencies, which is none.

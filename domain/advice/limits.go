@@ -20,7 +20,7 @@ func (e *evaluation) commitments() {
 			e.judge(measure{
 				rule: UnusedCommitment, workspace: c.Workspace, subject: s, value: value, known: true, window: c.Window,
 				perMonth: &domain.Money{
-					Amount: c.Unused.Amount.Mul(decimal.NewFromInt(monthHours)).Mul(decimal.NewFromInt(int64(domain.Hour))).
+					Amount: c.Unused.Amount.Mul(decimal.NewFromInt(MonthHours)).Mul(decimal.NewFromInt(int64(domain.Hour))).
 						DivRound(decimal.NewFromInt(int64(c.Window.Length())), 18),
 					Currency: c.Unused.Currency,
 				},

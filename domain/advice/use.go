@@ -167,46 +167,65 @@ func (e *evaluation) oversized() {
 	}
 }
 
+// weekHours are the hours of a week.
+const weekHours = 7 * 24
+
+func (w *Week) weeks() int { return min(len(w.Service), len(w.Unused)) / weekHours }
+
+// idle returns the hours of the week in which at least 90% had no holder in each of n weeks, and how many hours of them all
+// had GPUs in service.
+func (w *Week) idle(n int) (idle [weekHours]bool, known, all int64) {
+	for h := range weekHours {
+		idle[h] = true
+		for k := range n {
+			s, u := w.Service[k*weekHours+h], w.Unused[k*weekHours+h]
+			idle[h] = idle[h] && s > 0 && u*10 >= s*9
+			all++
+			if s > 0 {
+				known++
+			}
+		}
+	}
+	return idle, known, all
+}
+
+// Idle returns the GPU time without a holder in all idle windows of at least some hours: 0 for less than four weeks.
+func (w *Week) Idle(least decimal.Decimal) (ms int64) {
+	n := w.weeks()
+	if n < 4 {
+		return 0
+	}
+	idle, _, _ := w.idle(n)
+	for _, r := range runs(idle[:]) {
+		if decimal.NewFromInt(int64(r[1])).LessThan(least) {
+			continue
+		}
+		for h := range r[1] {
+			for k := range n {
+				ms += w.Unused[k*weekHours+(r[0]+h)%weekHours]
+			}
+		}
+	}
+	return ms
+}
+
 // weeks judges the hours of the week in which at least 90% of a cluster's GPUs of a model had no holder in each of the
 // last four weeks: the longest run of them. What it costs is the time without a holder in all of its runs.
 func (e *evaluation) weeks() {
-	const week = 7 * 24
 	for i := range e.f.Weeks {
 		w := &e.f.Weeks[i]
-		n := min(len(w.Service), len(w.Unused)) / week
+		n := w.weeks()
 		if n < 4 {
 			continue
 		}
-		var service, unused [week]int64 // least of all weeks, for the price
-		var idle [week]bool
-		var known, all int64
-		for h := range week {
-			idle[h] = true
-			for k := range n {
-				s, u := w.Service[k*week+h], w.Unused[k*week+h]
-				idle[h] = idle[h] && s > 0 && u*10 >= s*9
-				service[h], unused[h] = service[h]+s, unused[h]+u
-				all++
-				if s > 0 {
-					known++
-				}
-			}
-		}
+		idle, known, all := w.idle(n)
 		start, length := longest(idle[:])
 		if length == 0 {
 			continue
 		}
 		need := e.threshold(IdleWindow, "", Subject{Cluster: w.Cluster})
-		var ms int64
-		for _, r := range runs(idle[:]) {
-			if decimal.NewFromInt(int64(r[1])).GreaterThanOrEqual(need) {
-				for h := range r[1] {
-					ms += unused[(r[0]+h)%week]
-				}
-			}
-		}
 		var cost domain.Money
-		e.perMonth(&cost, w.Cluster, w.GPUModel, ms, w.Window)
+		e.perMonth(&cost, w.Cluster, w.GPUModel, w.Idle(need), w.Window)
 		from := w.Window.From + domain.Instant(start)*domain.Hour
 		at := from.Time()
 		e.judge(measure{

@@ -132,7 +132,7 @@ func (m *maker) fork(kind string, s advice.Subject, before, after []paidTime) (s
 				return nil, digest // it has no price, or two
 			}
 			total.Currency = p.Price.Currency
-			cost := p.month()
+			cost := advice.PerMonth(p.Price.Amount, p.GPUMs, p.Window)
 			if i == 1 {
 				cost = cost.Neg()
 			}
@@ -150,15 +150,6 @@ type paidTime struct {
 	GPUMs  int64
 	Window domain.Interval
 	Price  domain.Money // a GPU-hour
-}
-
-// month is its cost in 730 hours: price × ms × 730 h ÷ window, to 18 decimals.
-func (p *paidTime) month() decimal.Decimal {
-	if p.Window.Empty() {
-		return decimal.Decimal{}
-	}
-	return p.Price.Amount.Mul(decimal.NewFromInt(p.GPUMs)).Mul(decimal.NewFromInt(730*1000000)).
-		DivRound(decimal.NewFromInt(int64(p.Window.Length())), 18)
 }
 
 func (m *maker) price(cluster, model string) domain.Money { return m.prices[[2]string{cluster, model}] }
@@ -286,45 +277,11 @@ func (m *maker) sleep(f *advice.Finding) {
 	}
 	if f.PerMonth != nil {
 		all := paidTime{GPUMs: 0, Window: w.Window, Price: price}
-		for _, h := range idleHours(w) {
-			all.GPUMs += w.Unused[h]
-		}
+		all.GPUMs = w.Idle(f.Threshold)
 		r.Saving, r.Simulation = m.fork(r.Kind, r.Subject, []paidTime{all}, nil)
 	}
 	interval(&r, m.weekly(w.Cluster, w.GPUModel, unusedOf))
 	m.made = append(m.made, r)
-}
-
-// idleHours are the hours of the runs that the rule of idle windows counts: at least 4 of a week, each at least 90% unused in
-// every week.
-func idleHours(w *advice.Week) (hours []int) {
-	n := min(len(w.Service), len(w.Unused)) / 168
-	var idle [168]bool
-	for h := range 168 {
-		idle[h] = n >= 4
-		for k := range n {
-			s, u := w.Service[k*168+h], w.Unused[k*168+h]
-			idle[h] = idle[h] && s > 0 && u*10 >= s*9
-		}
-	}
-	for h := range 168 {
-		length := 0
-		if !idle[h] {
-			continue
-		}
-		for back := 0; back < 168 && idle[(h+168-back)%168]; back++ {
-			length++
-		}
-		for on := 1; on < 168 && idle[(h+on)%168]; on++ {
-			length++
-		}
-		if length >= 4 {
-			for k := range n {
-				hours = append(hours, k*168+h)
-			}
-		}
-	}
-	return hours
 }
 
 func workspaceOf(c *Cluster) string { return cmp.Or(c.Workspace, advice.Platform) }

@@ -63,8 +63,6 @@ type Move struct {
 // other.
 type Claim struct {
 	Part string `json:"part"` // such as "cluster=c deployment=d", "commitment=x"
-	// Within are larger parts that this one is a part of: whoever claims one of them excludes this, too.
-	Within []string `json:"within,omitempty"`
 }
 
 // Checked is a policy of the house.

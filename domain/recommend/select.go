@@ -26,8 +26,7 @@ func Select(e *Estate, made []Recommendation, check func(*Estate, *Recommendatio
 	slices.SortStableFunc(order, func(x, y Recommendation) int {
 		return cmp.Or(y.saved().Cmp(x.saved()), cmp.Compare(slices.Index(kinds, x.Kind), slices.Index(kinds, y.Kind)), cmp.Compare(x.ID, y.ID))
 	})
-	owner := map[string]string{}  // who claims a part
-	inside := map[string]string{} // who claims something in a part
+	owner := map[string]string{} // who claims a part
 	for i := range order {
 		r := order[i]
 		r.Checked = check(e, &r)
@@ -45,11 +44,8 @@ func Select(e *Estate, made []Recommendation, check func(*Estate, *Recommendatio
 			if because != "" {
 				break
 			}
-			for _, other := range append([]string{owner[c.Part], inside[c.Part]}, ownersOf(owner, c.Within)...) {
-				if other != "" {
-					because = "recommendation " + other + " is about the same: " + c.Part
-					break
-				}
+			if other := owner[c.Part]; other != "" {
+				because = "recommendation " + other + " is about the same: " + c.Part
 			}
 		}
 		if because == "" && r.Saving != nil {
@@ -69,9 +65,6 @@ func Select(e *Estate, made []Recommendation, check func(*Estate, *Recommendatio
 		}
 		for _, c := range r.Claims {
 			owner[c.Part] = r.ID
-			for _, w := range c.Within {
-				inside[w] = r.ID
-			}
 		}
 		a.Made = append(a.Made, r)
 	}
@@ -82,13 +75,6 @@ func Select(e *Estate, made []Recommendation, check func(*Estate, *Recommendatio
 		return cmp.Or(cmp.Compare(x.Workspace, y.Workspace), cmp.Compare(x.Currency, y.Currency))
 	})
 	return a
-}
-
-func ownersOf(owner map[string]string, parts []string) (ids []string) {
-	for _, p := range parts {
-		ids = append(ids, owner[p])
-	}
-	return ids
 }
 
 func (r *Recommendation) saved() decimal.Decimal {
