@@ -19,6 +19,9 @@ const (
 	Day    Instant = 24 * Hour
 )
 
+// MonthHours are the hours of a month in prices: a year of 8,760 hours has twelve.
+const MonthHours = 730
+
 // InstantOf converts a time, dropping its location.
 func InstantOf(t time.Time) Instant { return Instant(t.UnixNano()) }
 

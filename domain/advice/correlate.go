@@ -363,7 +363,7 @@ func newCase(family Family, s Subject, all []*Finding) Case {
 		c.Parts, c.Names = len(parts), named(sortedKeys(parts))
 	}
 	if first.Subject != s {
-		c.Summary = fmt.Sprintf("%s of %s; the first: %s", counted(c.Of, "finding", "findings"), s, first.Summary)
+		c.Summary = fmt.Sprintf("%s of %s; the first: %s", Many(c.Of, "finding"), s, first.Summary)
 	}
 	return c
 }

@@ -86,7 +86,7 @@ func (e *evaluation) owning() {
 			each := o.RentPerHour.Amount.Sub(o.OwnPerHour.Amount.Mul(decimal.NewFromInt(1000)).DivRound(decimal.NewFromInt(o.Used), 18))
 			if each.IsPositive() {
 				m.perMonth = &domain.Money{
-					Amount: each.Mul(decimal.NewFromInt(o.Rented)).Mul(decimal.NewFromInt(MonthHours*1000000)).
+					Amount: each.Mul(decimal.NewFromInt(o.Rented)).Mul(decimal.NewFromInt(domain.MonthHours*1000000)).
 						DivRound(decimal.NewFromInt(int64(o.Window.Length())), 18),
 					Currency: o.RentPerHour.Currency,
 				}
@@ -143,7 +143,7 @@ func (e *evaluation) courses() {
 				question: Ask("costs", "by", "component,region,day", "workspace", c.Workspace, "period", month(c.Last)),
 			}
 			if more.IsPositive() {
-				m.perMonth = &domain.Money{Amount: more.Mul(decimal.NewFromInt(MonthHours)).DivRound(decimal.NewFromInt(24), 18), Currency: c.Currency}
+				m.perMonth = &domain.Money{Amount: more.Mul(decimal.NewFromInt(domain.MonthHours)).DivRound(decimal.NewFromInt(24), 18), Currency: c.Currency}
 			}
 			if e.judge(m) == Firing {
 				explained[of] = true

@@ -13,16 +13,13 @@ import (
 // Platform is the workspace that answers for what belongs to no other.
 const Platform = "platform"
 
-// MonthHours are the hours of a month in prices: a year of 8,760 hours has twelve.
-const MonthHours = 730
-
-// PerMonth is what GPU time of a window costs in [MonthHours] at a price of a GPU-hour:
+// PerMonth is what GPU time of a window costs in [domain.MonthHours] at a price of a GPU-hour:
 // price × ms ÷ 3,600,000 × 730 h ÷ window, to 18 decimals; 0 for an empty window.
 func PerMonth(price decimal.Decimal, ms int64, window domain.Interval) decimal.Decimal {
 	if window.Empty() {
 		return decimal.Decimal{}
 	}
-	return price.Mul(decimal.NewFromInt(ms)).Mul(decimal.NewFromInt(MonthHours*int64(domain.Hour)/3600000)).
+	return price.Mul(decimal.NewFromInt(ms)).Mul(decimal.NewFromInt(domain.MonthHours*int64(domain.Hour)/3600000)).
 		DivRound(decimal.NewFromInt(int64(window.Length())), 18)
 }
 
@@ -161,9 +158,10 @@ func named(all []string) []string {
 	return all[:min(len(all), MostNames)]
 }
 
-func counted(n int, one, many string) string {
+// Many says how many of something there are: "1 cluster", "2 clusters".
+func Many(n int, what string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + what
 	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %ss", n, what)
 }

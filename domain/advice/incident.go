@@ -1,7 +1,6 @@
 package advice
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -43,15 +42,7 @@ const Reopen = domain.Day
 const calm = domain.Hour
 
 // Document returns a case as canonical JSON, which [ParseCase] reads.
-func (c *Case) Document() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(c); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
+func (c *Case) Document() ([]byte, error) { return domain.CanonicalJSON(c) }
 
 // ParseCase reads what [Case.Document] wrote.
 func ParseCase(document []byte) (c Case, err error) {

@@ -20,7 +20,7 @@ func (e *evaluation) commitments() {
 			e.judge(measure{
 				rule: UnusedCommitment, workspace: c.Workspace, subject: s, value: value, known: true, window: c.Window,
 				perMonth: &domain.Money{
-					Amount: c.Unused.Amount.Mul(decimal.NewFromInt(MonthHours)).Mul(decimal.NewFromInt(int64(domain.Hour))).
+					Amount: c.Unused.Amount.Mul(decimal.NewFromInt(domain.MonthHours)).Mul(decimal.NewFromInt(int64(domain.Hour))).
 						DivRound(decimal.NewFromInt(int64(c.Window.Length())), 18),
 					Currency: c.Unused.Currency,
 				},
@@ -117,7 +117,7 @@ func (e *evaluation) failures() {
 		e.judge(measure{
 			rule: Failures, subject: s, known: x.GPUHours.IsPositive(), window: x.Window, names: named(names), parts: len(names),
 			value: tail(x.Interruptions, x.PriorShape, x.PriorPerGPUHour.Mul(x.GPUHours)), least: e.part(Failures, "", s, levels[x.Level]),
-			summary: fmt.Sprintf("%s of %s in %s GPU-hours, where %s were to be expected", counted(int(x.Interruptions), "interruption", "interruptions"),
+			summary: fmt.Sprintf("%s of %s in %s GPU-hours, where %s were to be expected", Many(int(x.Interruptions), "interruption"),
 				s, x.GPUHours.StringFixed(0), x.PriorPerGPUHour.Mul(x.GPUHours).StringFixed(2)),
 			question: Ask("fleet", "cluster", s.Cluster, "region", s.Region, "at", x.Window.To.String()),
 		})
@@ -137,7 +137,7 @@ func (e *evaluation) spot() {
 			rule: SpotLosses, subject: s, known: x.UnitHours.IsPositive(), window: x.Window, value: tail(x.Interrupted, knownRate, mean),
 			least: e.part(SpotLosses, "", s, len(e.f.Spot)),
 			summary: fmt.Sprintf("%s took back %s of model %s on spot in region %s, where plan %s assumed %s", x.Provider,
-				counted(int(x.Interrupted), "machine", "machines"), x.GPUModel, x.Region, x.Plan, mean.StringFixed(2)),
+				Many(int(x.Interrupted), "machine"), x.GPUModel, x.Region, x.Plan, mean.StringFixed(2)),
 			question: AskFor("plan show", "plan", x.Plan),
 		})
 	}

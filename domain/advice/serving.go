@@ -48,7 +48,7 @@ func (e *evaluation) routing() {
 			rule: Routing, subject: Subject{Model: k.model, Name: k.tier, Class: slowest.Class}, value: value, known: true,
 			window: slowest.Window, names: named(names), parts: len(names),
 			summary: fmt.Sprintf("time to first token of model %s differs by %s over %s; p95 is highest in cluster %s, with %d ms: a routing problem",
-				k.model, percent(value), counted(len(all), "cluster", "clusters"), slowest.Cluster, slowest.FirstTokenP95/1000),
+				k.model, percent(value), Many(len(all), "cluster"), slowest.Cluster, slowest.FirstTokenP95/1000),
 			question: Ask("serving", "model", k.model, "tier", k.tier, "from", slowest.Window.From.String(), "to", slowest.Window.To.String()),
 		})
 	}

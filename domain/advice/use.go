@@ -82,7 +82,7 @@ func (e *evaluation) judgeUse(id RuleID, u *used, s Subject) Status {
 	}
 	who := "cluster " + s.Cluster
 	if s.Cluster == "" {
-		who = "the " + counted(u.clusters, "cluster", "clusters") + " that no finding is about"
+		who = "the " + Many(u.clusters, "cluster") + " that no finding is about"
 	}
 	m.summary = fmt.Sprintf("mean SM activity of %s is %s", who, percent(value))
 	if u.known == 0 {
@@ -116,12 +116,12 @@ func (e *evaluation) tiers() {
 	judge := func(s *sum, of Subject) Status {
 		who := "cluster " + of.Cluster
 		if of.Cluster == "" {
-			who = "the " + counted(s.clusters, "cluster", "clusters") + " that no finding is about"
+			who = "the " + Many(s.clusters, "cluster") + " that no finding is about"
 		}
 		return e.judge(measure{
 			rule: TierMismatch, subject: of, value: share(int64(s.low), int64(s.known)), known: s.known > 0,
 			coverage: covered(int64(s.known), int64(s.all)), perMonth: priced(s.cost), window: s.window, parts: s.low,
-			summary:  fmt.Sprintf("%d of %s of %s have an SM activity below 40%%", s.low, counted(s.known, "device", "devices"), who),
+			summary:  fmt.Sprintf("%d of %s of %s have an SM activity below 40%%", s.low, Many(s.known, "device"), who),
 			question: Ask("usage", "by", "gpu", "cluster", of.Cluster, "from", s.window.From.String(), "to", s.window.To.String()),
 		})
 	}
@@ -232,7 +232,7 @@ func (e *evaluation) weeks() {
 			rule: IdleWindow, subject: e.place(Subject{Cluster: w.Cluster, GPUModel: w.GPUModel}), window: w.Window,
 			value: decimal.NewFromInt(int64(length)), known: known > 0, coverage: covered(known, all), perMonth: priced(cost),
 			summary: fmt.Sprintf("GPUs of model %s in cluster %s have no holder for %s from %s %02d:00 UTC in each of %d weeks",
-				w.GPUModel, w.Cluster, counted(length, "hour", "hours"), at.Weekday(), at.Hour(), n),
+				w.GPUModel, w.Cluster, Many(length, "hour"), at.Weekday(), at.Hour(), n),
 			question: Ask("usage", "by", "hour", "cluster", w.Cluster, "from", w.Window.From.String(), "to", w.Window.To.String()),
 		})
 	}

@@ -61,16 +61,13 @@ func keyOf(o *domain.OfferQuoted) spendKey {
 	return spendKey{o.Market.Provider, cmp.Or(o.Spend, o.Offer), int(o.TermMonths), paymentOf(o.Upfront, o.Hourly)}
 }
 
-// hoursOfMonth are those of a supplier's month: a twelfth of 365 days.
-const hoursOfMonth = 730
-
 // committedRate is the price at which an hour of a machine uses up a spend commitment: what is paid by the
 // hour and, spread over the term, upfront.
 func committedRate(o *domain.OfferQuoted) domain.Decimal {
 	if o.Upfront.IsZero() || o.TermMonths == 0 {
 		return o.Hourly
 	}
-	return o.Hourly.Add(o.Upfront.DivRound(decimal.NewFromInt(int64(o.TermMonths)*hoursOfMonth), 9))
+	return o.Hourly.Add(o.Upfront.DivRound(decimal.NewFromInt(int64(o.TermMonths)*domain.MonthHours), 9))
 }
 
 // spend is a spend commitment and the pools whose use on demand it can pay for.

@@ -65,7 +65,6 @@ func Spread(lacks []Lack, clusters []Cluster, price func(cluster, model string) 
 		micros  uint64
 		known   bool
 	}
-	const month = 730
 	// No price is so high that the sum of all overflows.
 	total := int64(1)
 	for i := range lacks {
@@ -73,7 +72,7 @@ func Spread(lacks []Lack, clusters []Cluster, price func(cluster, model string) 
 	}
 	most := decimal.NewFromInt(math.MaxInt64 / 4 / total)
 	micro := func(d decimal.Decimal) int64 {
-		return decimal.Min(d.Mul(decimal.NewFromInt(month)).Shift(6).Round(0), most).IntPart()
+		return decimal.Min(d.Mul(decimal.NewFromInt(domain.MonthHours)).Shift(6).Round(0), most).IntPart()
 	}
 	arcs := make([][]arc, len(lacks))
 	unserved := make([]int64, len(lacks))
@@ -353,8 +352,8 @@ func (m *maker) balance() {
 			Kind: kindShift, Workspace: d.Workspace, Clusters: []string{from.ID, to.ID}, From: from.ID, To: to.ID,
 			Subject: advice.Subject{Workspace: d.Workspace, Cluster: d.Cluster, Deployment: d.Deployment, Model: d.Model, GPUModel: d.GPUModel},
 			WhyMore: "load moves from one to the other",
-			Summary: fmt.Sprintf("run %s of deployment %s in cluster %s, which has GPUs free", count(s.Replicas, "replica"), d.Deployment, to.ID),
-			Steps:   []string{fmt.Sprintf("declare %s of %s in cluster %s, and route its share of requests there", count(s.Replicas, "replica"), d.Deployment, to.ID)},
+			Summary: fmt.Sprintf("run %s of deployment %s in cluster %s, which has GPUs free", advice.Many(int(s.Replicas), "replica"), d.Deployment, to.ID),
+			Steps:   []string{fmt.Sprintf("declare %s of %s in cluster %s, and route its share of requests there", advice.Many(int(s.Replicas), "replica"), d.Deployment, to.ID)},
 			Risk:    "requests that go further take longer on the way",
 			Claims:  []Claim{unusedPart(to.ID, d.GPUModel), {Part: "load of deployment=" + d.Deployment + " cluster=" + d.Cluster}},
 			Moves: []Move{{
@@ -364,7 +363,7 @@ func (m *maker) balance() {
 		if o := spare[group{d.Model, to.Region}]; o != nil && o.Cluster == to.ID {
 			r.Kind = kindRebalance
 			r.Summary = fmt.Sprintf("model %s in region %s: tier %s has %s more than it needs, and tier %s lacks %s; move them", d.Model, to.Region,
-				cmp.Or(o.Tier, "none"), count(o.Unneeded, "replica"), cmp.Or(d.Tier, "none"), count(d.Lacking, "replica"))
+				cmp.Or(o.Tier, "none"), advice.Many(int(o.Unneeded), "replica"), cmp.Or(d.Tier, "none"), advice.Many(int(d.Lacking), "replica"))
 			r.Claims = append(r.Claims, deploymentPart(o.Cluster, o.Deployment, o.Workspace))
 		}
 		for k := range m.e.Findings {
@@ -374,21 +373,14 @@ func (m *maker) balance() {
 				r.Findings, r.Question = append(r.Findings, f.ID), f.Question
 			}
 		}
-		window := domain.Interval{From: m.e.Figures.At - 730*domain.Hour, To: m.e.Figures.At}
+		window := domain.Interval{From: m.e.Figures.At - domain.MonthHours*domain.Hour, To: m.e.Figures.At}
 		rent := domain.Money{Amount: amount(to.ID, d.GPUModel).Mul(decimal.New(11, -1)), Currency: m.price(to.ID, d.GPUModel).Currency}
-		ms := s.Replicas * d.GPUs * 730 * 3_600_000
+		ms := s.Replicas * d.GPUs * domain.MonthHours * 3_600_000
 		// It saves what renting as much would cost; the GPUs that it takes are paid for already.
 		r.Saving, r.Simulation = m.fork(r.Kind, r.Subject, []paidTime{{ms, window, rent}}, []paidTime{{0, window, rent}})
 		interval(&r, nil)
 		m.made = append(m.made, r)
 	}
-}
-
-func count(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // lives reports whether a deployment may run in a cluster by what it declares itself.

@@ -317,7 +317,7 @@ func (m *maker) declarations() {
 		r := Recommendation{
 			Kind: kindRetire, Workspace: k[1], Subject: advice.Subject{Workspace: k[1], Cluster: k[0], Name: "declarations"}, Clusters: []string{k[0]},
 			From: "declared, not running", To: "removed, or started", Question: all[0].Question,
-			Summary: fmt.Sprintf("remove %s of workspace %s in cluster %s that nothing follows, or start what they declare", count(int64(len(all)), "declaration"), k[1], k[0]),
+			Summary: fmt.Sprintf("remove %s of workspace %s in cluster %s that nothing follows, or start what they declare", advice.Many(len(all), "declaration"), k[1], k[0]),
 			Risk:    "what is about to start may look the same",
 		}
 		for i, f := range all {

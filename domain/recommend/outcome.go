@@ -31,9 +31,6 @@ type Realised struct {
 	Saved    decimal.Decimal `json:"saved"` // a month of 730 hours: Expected - paid, negative if it cost more
 }
 
-// month has 730 hours.
-var monthHours = decimal.NewFromInt(730)
-
 // Realise measures a saving:
 //
 //	saved = (price before × time paid before × demand after ÷ demand before × length after ÷ length before - cost after)
@@ -46,7 +43,7 @@ func Realise(before, after Spent, currency string) Realised {
 		r.DemandMeasured = true
 	}
 	r.Expected = before.Cost.Mul(r.Demand).Mul(lengths).Round(6)
-	r.Saved = r.Expected.Sub(after.Cost).Mul(monthHours).DivRound(hours(after.Window), 2)
+	r.Saved = r.Expected.Sub(after.Cost).Mul(decimal.NewFromInt(domain.MonthHours)).DivRound(hours(after.Window), 2)
 	return r
 }
 

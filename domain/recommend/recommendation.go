@@ -1,7 +1,6 @@
 package recommend
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -112,15 +111,7 @@ func (r *Recommendation) identify() {
 }
 
 // Document returns a recommendation as canonical JSON.
-func (r *Recommendation) Document() ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(r); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
+func (r *Recommendation) Document() ([]byte, error) { return domain.CanonicalJSON(r) }
 
 // Parse reads what [Recommendation.Document] wrote.
 func Parse(document []byte) (r Recommendation, err error) {

@@ -47,20 +47,17 @@ func (r *reader) commitments(months []domain.Interval) error {
 	return nil
 }
 
-// monthHours are the hours of a month in prices.
-const monthHours = 730
-
 // monthly returns what a term costs a month: its hourly price for all units, and its part of what was paid upfront; of a
 // spend commitment, what it commits.
 func monthly(e *planning.CommitmentEntry, t *planning.CommitmentTerm) domain.Money {
 	month := domain.Money{Currency: t.Hourly.Currency}
 	if e.SpendPerHour.Valid {
-		month.Amount = e.SpendPerHour.Decimal.Mul(decimal.NewFromInt(monthHours))
+		month.Amount = e.SpendPerHour.Decimal.Mul(decimal.NewFromInt(domain.MonthHours))
 		return month
 	}
-	month.Amount = t.Hourly.Amount.Mul(decimal.NewFromInt(int64(t.Units))).Mul(decimal.NewFromInt(monthHours))
+	month.Amount = t.Hourly.Amount.Mul(decimal.NewFromInt(int64(t.Units))).Mul(decimal.NewFromInt(domain.MonthHours))
 	if t.Upfront.Amount.IsPositive() && t.Upfront.Currency == month.Currency {
-		month.Amount = month.Amount.Add(t.Upfront.Amount.Mul(decimal.NewFromInt(monthHours*int64(domain.Hour))).
+		month.Amount = month.Amount.Add(t.Upfront.Amount.Mul(decimal.NewFromInt(domain.MonthHours*int64(domain.Hour))).
 			DivRound(decimal.NewFromInt(int64(t.Term.Length())), 18))
 	}
 	return month

@@ -29,7 +29,7 @@ func perGPUHour(o *market.OfferEntry) (gpuHour, bool) {
 	}
 	each := o.Hourly
 	if o.TermMonths > 0 {
-		each = each.Add(o.Upfront.DivRound(decimal.NewFromInt(monthHours*int64(o.TermMonths)), 18))
+		each = each.Add(o.Upfront.DivRound(decimal.NewFromInt(domain.MonthHours*int64(o.TermMonths)), 18))
 	}
 	each = each.DivRound(decimal.NewFromInt(int64(o.GPUCount)), 18)
 	return gpuHour{o.Market.Provider + "/" + o.Market.Region + "/" + o.Offer, domain.Money{Amount: each, Currency: o.Currency}}, true

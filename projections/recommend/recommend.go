@@ -219,7 +219,7 @@ func (r *reader) paid(monthly func(costs.Query) (*costs.Report, error)) error {
 	for i := range report.Groups {
 		g := &report.Groups[i]
 		r.e.Paid = append(r.e.Paid, recommend.Paid{Workspace: g.Key[costs.ByWorkspace], Amount: domain.Money{
-			Amount: g.Effective.Decimal().Mul(decimal.NewFromInt(730)).DivRound(hours, 18), Currency: g.Currency,
+			Amount: g.Effective.Decimal().Mul(decimal.NewFromInt(domain.MonthHours)).DivRound(hours, 18), Currency: g.Currency,
 		}})
 	}
 	return nil

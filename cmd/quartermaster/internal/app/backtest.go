@@ -205,9 +205,8 @@ func (c *Caller) Backtest(ctx context.Context, q *BacktestQuery) (*Backtested, e
 		}
 	}
 	// The progress bar counts the hours that decisions are about, because they take the time.
-	const hoursAMonth = 730
-	bar := c.app.track(Work{Name: "backtest", Total: int64(q.Decisions()) * hoursAMonth, Unit: "hours"})
-	q.Progress = func(done int) { bar.Set(int64(done) * hoursAMonth) }
+	bar := c.app.track(Work{Name: "backtest", Total: int64(q.Decisions()) * domain.MonthHours, Unit: "hours"})
+	q.Progress = func(done int) { bar.Set(int64(done) * domain.MonthHours) }
 	r, err := backtest.Run(ctx, q.Question)
 	bar.Stop()
 	if err != nil {

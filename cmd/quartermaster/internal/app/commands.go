@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -61,27 +60,17 @@ func orderOf(p *registry.Proposal, cluster string) Order {
 	return o
 }
 
-func compactJSON(value any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(value); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
-}
-
 // commandFor returns the command of a recommendation for a cluster. It is a function of the recommendation and its
 // approvals, so that whoever issues it issues the same.
 func commandFor(p *registry.Proposal, cluster string, approvals []domain.Approval) (*domain.CommandIssued, error) {
-	document, err := compactJSON(orderOf(p, cluster))
+	document, err := domain.CanonicalJSON(orderOf(p, cluster))
 	if err != nil {
 		return nil, err
 	}
 	command := &domain.CommandIssued{
 		Recommendation: p.Recommendation, Cluster: cluster, Kind: p.Kind, Expires: p.Last + registry.CommandLife, Approvals: approvals, Document: document,
 	}
-	all, err := compactJSON(command)
+	all, err := domain.CanonicalJSON(command)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (c *Caller) measure(ctx context.Context, v projections.View, p *registry.Pr
 			ev.Outcome, ev.Detail = "failed", "the same is recommended again"
 		}
 	}
-	document, err := compactJSON(&m)
+	document, err := domain.CanonicalJSON(&m)
 	ev.Document = document
 	return ev, err
 }
