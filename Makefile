@@ -53,8 +53,17 @@ highs: ## Fetch HiGHS, the solver of linear programs, in the version of adapters
 solver:
 	@[ $(HIGHS) -nt adapters/highs/package-lock.json ] || $(FETCH) -try
 
+# The pages are Svelte, and the build embeds them. Without npm, builds and tests go on without them, with a message.
+.PHONY: web
+web: ## Build the pages from adapters/web, with a pinned Node from the npm registry
+	@adapters/web/build/build.sh
+
+.PHONY: pages
+pages:
+	@adapters/web/build/build.sh -try
+
 .PHONY: build
-build: solver ## Build every command under cmd/ into bin/
+build: solver pages ## Build every command under cmd/ into bin/
 	@mkdir -p bin
 	CGO_ENABLED=$(CGO) $(GO) build -trimpath -o bin/ ./cmd/...
 	@$(if $(COMPILER),$(MAKE) collector,echo 'no C compiler: bin/dcgm-collector cannot load DCGM')
@@ -74,8 +83,8 @@ simdcgm: ## Build bin/simdcgm/libdcgm.so.4, which simulates DCGM on machines wit
 DEMO_DIR = $${QUARTERMASTER_DATA_DIR:-$${XDG_DATA_HOME:-$$HOME/.local/share}/quartermaster}
 
 .PHONY: demo
-demo: build ## Run the demo on a generated fleet; with DATA=DIR on the public files of docs/evidence/data-sources.md
-	@bin/quartermaster demo --once $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
+demo: build ## Run the demo on a generated fleet, then serve its pages if this is a terminal; with DATA=DIR on public files
+	@bin/quartermaster demo $$([ -t 1 ] || echo --once) $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
 
 .PHONY: demo-node
 demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with a fault injected; needs a C compiler

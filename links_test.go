@@ -203,7 +203,7 @@ func TestLinks(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name == ".git" || name == "bin" {
+			if d.Name() == "node_modules" || name == ".git" || name == "bin" {
 				return filepath.SkipDir
 			}
 			return nil

@@ -53,6 +53,8 @@ type Config struct {
 	Link func(*http.Request) (*cli.LoginLink, error)
 	// Key seals cursors. All instances MUST have the same. Nil: cursors end with the process.
 	Key func(context.Context) ([]byte, error)
+	// Pages serves the pages, at every path that is not of the API. Nil: there are none.
+	Pages http.Handler
 	// Open returns an app for one question of a principal. An error says why nothing can be answered at the moment.
 	Open func(app.Principal) (*app.App, error)
 	// AtOnce bounds the questions that are answered at once.
@@ -192,6 +194,10 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	})
 	s.registerBrowser(mux)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if cfg.Pages != nil && !strings.HasPrefix(r.URL.Path, "/api/") {
+			cfg.Pages.ServeHTTP(w, r)
+			return
+		}
 		var allowed, ofAny []string // ofAny: because the path could be that of any {id}
 		for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 			other := r.Clone(r.Context())

@@ -372,7 +372,7 @@ func (s *Site) begin(w http.ResponseWriter, r *http.Request, session *Session, b
 		return err
 	}
 	if back == "" {
-		back = cli.LoginRoot + "/session"
+		back = "/"
 	}
 	sendTo(w, back)
 	return nil

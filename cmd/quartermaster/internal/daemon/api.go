@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"quartermaster/adapters/transport"
+	"quartermaster/adapters/web"
 	"quartermaster/cmd/quartermaster/internal/api"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/config"
@@ -102,7 +103,12 @@ func (s *service) serveAPI(
 			err = errors.Join(err, d.journal.unlock())
 		}
 	}()
+	pages, err := web.Handler()
+	if err != nil {
+		return nil, err
+	}
 	handler, end := api.Handler(api.Config{
+		Pages:  pages,
 		Who:    d.who,
 		Record: d.record,
 		Logout: d.logout, Providers: loginProviders(cfg), Link: d.link, Key: d.cursorKey,

@@ -1,0 +1,74 @@
+import { SvelteSet } from 'svelte/reactivity'
+import { ask, more, Problem, type Answer, type Query, type Reading } from './ask'
+import { session } from '../session.svelte'
+
+// shown are the answers that the page shows: its bar names their positions.
+export const shown = new SvelteSet<Question<Reading>>()
+
+// Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. It is made
+// while a component is set up, and ends with it.
+export class Question<P extends Reading> {
+  answer = $state.raw<Answer<P> | null>(null)
+  problem = $state.raw<Problem | null>(null)
+  asking = $state(true)
+  #again = $state(0)
+  #more: AbortController | null = null
+
+  // of returns what to ask; null: nothing yet.
+  constructor(path: P, of: () => Query<P> | null) {
+    let before = ''
+    $effect(() => {
+      const query = of()
+      const key = JSON.stringify([query, this.#again])
+      if (!query || key === before) return
+      before = key
+      const ends = new AbortController()
+      this.#more?.abort()
+      this.asking = true
+      ask(path, query, ends.signal).then(
+        (answer) => this.#take(answer),
+        (e: unknown) => !ends.signal.aborted && this.#fail(e),
+      )
+      return () => {
+        ends.abort()
+        before = ''
+      }
+    })
+    $effect(() => {
+      const self = this as unknown as Question<Reading>
+      shown.add(self)
+      return () => shown.delete(self)
+    })
+  }
+
+  again(): void {
+    this.#again++
+  }
+
+  // more adds the rows of the next page to the list of the answer.
+  async more(list: string): Promise<void> {
+    const before = this.answer
+    if (!before?.next) return
+    this.#more = new AbortController()
+    this.asking = true
+    try {
+      const next = await more(before, this.#more.signal)
+      const rows = (of: Answer<P>) => (of.data as Record<string, unknown[]>)[list] ?? []
+      this.#take({ ...before, next: next.next, data: { ...(before.data as object), [list]: [...rows(before), ...rows(next)] } as typeof before.data })
+    } catch (e) {
+      if (!this.#more.signal.aborted) this.#fail(e)
+    }
+  }
+
+  #take(answer: Answer<P>): void {
+    this.answer = answer
+    this.problem = null
+    this.asking = false
+  }
+
+  #fail(e: unknown): void {
+    this.problem = e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))
+    this.asking = false
+    if (this.problem.status === 401) session.ended()
+  }
+}

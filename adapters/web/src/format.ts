@@ -1,0 +1,59 @@
+// How values are written. Money and counts stay digits: nothing here adds or rounds in floating point.
+
+const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 20 })
+
+// digits writes a decimal with its digits grouped, and all of its places.
+export function digits(value: string | number | bigint): string {
+  const text = String(value)
+  const parts = /^(-?\d+)(\.\d+)?$/.exec(text)
+  if (!parts) return text
+  return grouped.format(BigInt(parts[1] ?? '0')) .replace(/^0$/, text.startsWith('-0') ? '-0' : '0') + (parts[2] ?? '')
+}
+
+// scaled writes value ÷ by with some places, rounded half away from zero.
+export function scaled(value: string | number, by: bigint, places: number): string {
+  const n = BigInt(value)
+  const scale = 10n ** BigInt(places)
+  const whole = ((n < 0n ? -n : n) * scale * 2n + by) / (by * 2n)
+  const text = `${whole / scale}${places > 0 ? `.${String(whole % scale).padStart(places, '0')}` : ''}`
+  return digits(n < 0n && whole > 0n ? `-${text}` : text)
+}
+
+export type Kind = 'text' | 'count' | 'money' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
+
+// written writes a value of an answer. What is absent is a dash.
+export function written(value: unknown, kind: Kind): string {
+  if (value === null || value === undefined || value === '') return '–'
+  const v = value as string | number
+  switch (kind) {
+    case 'count':
+    case 'money':
+      return digits(v)
+    case 'gpu-hours':
+      return scaled(v, 3_600_000n, 1)
+    case 'permille':
+      return `${scaled(v, 10n, 1)}%`
+    case 'micros':
+      return `${scaled(v, 1000n, 1)} ms`
+    case 'fraction':
+      return `${(Number(v) * 100).toFixed(1)}%`
+    case 'time':
+      return time(String(v))
+    default:
+      return String(value)
+  }
+}
+
+// time writes an instant in UTC, to the minute where it is whole.
+export function time(text: string): string {
+  const parts = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?Z$/.exec(text)
+  if (!parts) return text
+  const [, day, minute, second, rest] = parts
+  if (minute === '00:00' && second === ':00' && !rest) return day ?? text
+  return `${day} ${minute}${second === ':00' && !rest ? '' : second}${rest ?? ''}`
+}
+
+// local writes an instant in the zone of whoever looks.
+export function local(text: string): string {
+  return new Date(text).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
+}

@@ -1,0 +1,18 @@
+import type { Component } from 'svelte'
+
+// Route is a page. Its code is loaded when one goes there.
+export interface Route {
+  path: string
+  title: string
+  key?: string // g and this letter go there
+  load: () => Promise<{ default: Component }>
+}
+
+export const routes: Route[] = [
+  { path: '/fleet', title: 'Fleet', key: 'f', load: () => import('./pages/Fleet.svelte') },
+]
+
+// routeOf returns the page of a path; the first is that of the root.
+export function routeOf(path: string): Route | undefined {
+  return path === '/' ? routes[0] : routes.find((r) => r.path === path)
+}

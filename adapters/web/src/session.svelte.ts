@@ -1,0 +1,39 @@
+import { problemOf } from './api/ask'
+import type { components } from './api/document'
+
+type Session = components['schemas']['DescribedSession']
+
+// Providers are who one can log in with.
+export type Provider = components['schemas']['LoginProvider']
+
+class SessionState {
+  who = $state.raw<Session | null>(null)
+  over = $state(false) // nobody is logged in, or not any more
+  providers = $state.raw<Provider[]>([])
+
+  // read asks who is logged in.
+  async read(): Promise<void> {
+    const response = await fetch('/api/v1/login/session')
+    if (response.ok) {
+      this.who = (await response.json()) as Session
+      this.over = false
+    } else if ((await problemOf(response)).status === 401) {
+      await this.ended()
+    }
+  }
+
+  async ended(): Promise<void> {
+    if (this.over) return
+    this.over = true
+    const response = await fetch('/api/v1/login')
+    if (response.ok) this.providers = (await response.json()) as Provider[]
+  }
+
+  async logout(): Promise<void> {
+    await fetch('/api/v1/login', { method: 'DELETE' })
+    this.who = null
+    await this.ended()
+  }
+}
+
+export const session = new SessionState()

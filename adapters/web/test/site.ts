@@ -1,0 +1,87 @@
+// A site is a real "quartermaster serve" on the demo's log, and a real browser. Nothing of our own is imitated.
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { promisify } from 'node:util'
+import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+
+const run = promisify(execFile)
+
+// program is the binary under test.
+export const program = process.env['QUARTERMASTER'] ?? '../../bin/quartermaster'
+
+export interface Site {
+  dir: string // data directory
+  origin: string
+  link(): Promise<string> // opens a session, once
+  answer(args: string[]): Promise<string> // what a command writes, on the same log
+  close(): Promise<void>
+}
+
+// serve serves a copy of the demo's log until it is closed. Rules are not evaluated, so that the log stays as it is.
+export async function serve(dir = process.env['QM_WEB_DATA']): Promise<Site> {
+  const own = dir ?? (await mkdtemp(join(tmpdir(), 'quartermaster-web-')))
+  if (!dir) await run(program, ['demo', '--once', '--data-dir', own], { maxBuffer: 1 << 26 })
+  const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--advice=false', '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const first = await opened(server)
+  const socket = `unix:${join(own, 'api.sock')}`
+  let links = [first]
+  return {
+    dir: own,
+    origin: new URL(first).origin,
+    async link() {
+      return links.pop() ?? (JSON.parse((await run(program, ['login', '--server', socket, '-o', 'json'])).stdout) as { link: string }).link
+    },
+    async answer(args) {
+      return (await run(program, [...args, '--server', socket], { maxBuffer: 1 << 28 })).stdout
+    },
+    async close() {
+      const ended = new Promise((resolve) => server.once('exit', resolve))
+      server.kill('SIGTERM')
+      await ended
+      if (!dir) await rm(own, { recursive: true, force: true })
+    },
+  }
+}
+
+// opened waits until a server has caught up, and returns its link.
+function opened(server: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let link = ''
+    const said: string[] = []
+    createInterface({ input: server.stderr! }).on('line', (line) => {
+      said.push(line)
+      const entry = JSON.parse(line) as { msg: string; link?: string }
+      link = entry.link ?? link
+      if (entry.msg === 'caught up') resolve(link)
+    })
+    server.once('exit', (code) => reject(new Error(`serve ended with ${code}:\n${said.join('\n')}`)))
+  })
+}
+
+// browse starts a browser.
+export async function browse(): Promise<Browser> {
+  return chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
+}
+
+// visit opens a session in a new context. Whatever the page may not do by its policy, and every error of its scripts, is kept
+// in faults.
+export async function visit(browser: Browser, site: Site, options: Parameters<Browser['newContext']>[0] = {}): Promise<{ context: BrowserContext; page: Page; faults: string[] }> {
+  const context = await browser.newContext(options)
+  const page = await context.newPage()
+  const faults: string[] = []
+  page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
+  page.on('console', (m) => {
+    if (m.type() === 'error' && !/status of (401|403|404|503)/.test(m.text())) faults.push(`console: ${m.text()}`)
+  })
+  await page.goto(await site.link())
+  return { context, page, faults }
+}
+
+// settle waits until everything that a page asks is answered.
+export async function settle(page: Page): Promise<void> {
+  await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]') && document.querySelector('h1'))
+  await page.waitForLoadState('networkidle')
+}
