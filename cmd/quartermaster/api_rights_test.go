@@ -149,6 +149,7 @@ var withinQuestions = map[string][]string{
 	"jobs":              {"from=2026-05-01&to=2026-05-02"},
 	"mapping list":      {""},
 	"models":            {"", "at=2026-05-01T03:00:00Z"},
+	"overview":          {"", "as_of=2026-05-01T02:30:00Z"},
 	"plan list":         {""},
 	"plan show":         {"plan=a"},
 	"plan solve":        {"instance=a.json"},

@@ -81,6 +81,7 @@ var operations = func() map[string]OperationRule {
 		"log tail":          estate(admin, auditor, operator),
 		"mapping list":      within(admin, finance, auditor, operator),
 		"models":            within(roles...),
+		"overview":          within(roles...),
 		"parts list":        estate(admin, auditor, operator),
 		"parts verify":      estate(admin, auditor, operator),
 		"plan":              estate(admin, finance, planner),

@@ -128,6 +128,15 @@ func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant,
 	return m, err
 }
 
+// Overview returns what there is to ask about, and how far each kind of data reaches.
+func (c *Caller) Overview(ctx context.Context, at At) (o *inventory.Overview, err error) {
+	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
+		o, err = inventory.NewOverview(v)
+		return err
+	})
+	return o, err
+}
+
 // mostYears bounds the period of usage, because every hour of every node is read.
 const mostYears = 10
 

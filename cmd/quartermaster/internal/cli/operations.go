@@ -131,6 +131,7 @@ var operations = map[string]served{
 	"log tail":          {without: []string{"follow"}, lines: true, outside: true},
 	"mapping list":      {},
 	"models":            {},
+	"overview":          {},
 	"parts list":        {outside: true},
 	"plan":              {always: "dry-run", long: true},
 	"plan backtest":     {without: []string{"chart", "table"}, named: []string{"demand", "prices"}, long: true},
