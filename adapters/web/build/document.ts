@@ -12,12 +12,12 @@ interface Operation {
 
 const document = JSON.parse(readFileSync(source, 'utf8')) as { paths: Record<string, Record<string, Operation>> }
 
-// An argument is described as "NAME of the command"; everything else is a flag.
+// An argument is described as "NAME of the command", and what it names may follow; everything else is a flag.
 const commands: Record<string, { args: string[]; switches: string[] }> = {}
 for (const [path, methods] of Object.entries(document.paths)) {
   for (const operation of Object.values(methods)) {
     const asked = (operation.parameters ?? []).filter((p) => p.in === 'query')
-    const args = asked.filter((p) => / of the command$/.test(p.description)).map((p) => p.name)
+    const args = asked.filter((p) => / of the command(:|$)/.test(p.description)).map((p) => p.name)
     const switches = asked.filter((p) => p.schema.type === 'boolean').map((p) => p.name)
     if (args.length + switches.length > 0) commands[path] = { args, switches }
   }

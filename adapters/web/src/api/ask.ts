@@ -1,26 +1,48 @@
 import { commands } from './commands'
-import type { paths } from './document'
+import type { components, paths } from './document'
 
 // Reading is every operation that answers at once.
 export type Reading = {
   [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { 'application/json': unknown } } } } } ? P : never
 }[keyof paths]
 
-type Parameters<P extends Reading> = paths[P] extends { get: { parameters: { query?: infer Q } } } ? NonNullable<Q> : Record<string, never>
+// Working is every operation that answers when its work is done.
+export type Working = {
+  [P in keyof paths]: paths[P] extends { post: { responses: { 202: unknown } } } ? P : never
+}[keyof paths]
+
+export type Operation = Reading | Working
+
+type Parameters<P extends Operation> = paths[P] extends { get: { parameters: { query?: infer Q } } }
+  ? NonNullable<Q>
+  : paths[P] extends { post: { parameters: { query?: infer Q } } }
+    ? NonNullable<Q>
+    : Record<string, never>
 
 // Query is what an operation may be asked. The form of the answer is not part of it.
-export type Query<P extends Reading> = Omit<Parameters<P>, 'output' | 'width'>
+export type Query<P extends Operation> = Omit<Parameters<P>, 'output' | 'width'>
 
-export type Data<P extends Reading> = paths[P] extends { get: { responses: { 200: { content: { 'application/json': infer D } } } } } ? D : never
+// The document names the answer of work by the words of its command.
+type Noun<P extends string> = P extends `/api/v1/${infer W}` ? Joined<W> : never
+type Joined<W extends string> = W extends `${infer A}/${infer B}` ? `${A}-${Joined<B>}` : W
+type Done<N extends string> = components['schemas'] extends Record<N, infer D> ? D : never
+
+export type Data<P extends Operation> = paths[P] extends { get: { responses: { 200: { content: { 'application/json': infer D } } } } }
+  ? D
+  : Done<`answer.${Noun<P>}`>
 
 // Answer is what an operation answered, with the question.
-export interface Answer<P extends Reading = Reading> {
+export interface Answer<P extends Operation = Operation> {
   path: P
   query: Query<P>
   data: Data<P>
   notes: string[]
   next: string | null // path and query of the next page
+  work?: string // path of the work that answered
 }
+
+// Fault is what is wrong in a document that was sent, and where.
+export type Fault = components['schemas']['Fault']
 
 // Problem is why there is no answer: a problem of RFC 9457, or that the server cannot be reached.
 export class Problem extends Error {
@@ -28,6 +50,7 @@ export class Problem extends Error {
     readonly status: number, // 0: the server did not answer
     readonly kind: string,
     detail: string,
+    readonly faults: Fault[] = [],
   ) {
     super(detail)
   }
@@ -52,11 +75,15 @@ export function address(path: string, query: object, output = 'json'): string {
   return s.size > 0 ? `${path}?${s}` : path
 }
 
+// always are the flags that the API sets, so that nothing is recorded.
+const always: Record<string, string> = { '/api/v1/plan': 'dry-run', '/api/v1/log/replay': 'verify' }
+
 // command returns the command that answers the same, for a shell.
 export function command(path: string, query: object): string {
   const { args = [], switches = [] } = commands[path] ?? {}
   const words = ['quartermaster', ...path.replace('/api/v1/', '').split('/')]
   const last: string[] = []
+  if (always[path]) words.push(`--${always[path]}`)
   for (const [name, value] of search(query)) {
     if (name === 'cursor') continue
     const flag = `--${name.replaceAll('_', '-')}`
@@ -73,10 +100,26 @@ function quoted(text: string): string {
 
 export async function problemOf(response: Response): Promise<Problem> {
   try {
-    const { type, detail } = (await response.json()) as { type: string; detail: string }
-    return new Problem(response.status, type.slice(type.lastIndexOf(':') + 1), detail)
+    return said((await response.json()) as Said)
   } catch {
     return new Problem(response.status, 'unavailable', `the server answered with ${response.status}`)
+  }
+}
+
+type Said = components['schemas']['Problem']
+
+// said returns a problem as the API says it.
+export function said({ type = '', status, detail, faults }: Said): Problem {
+  return new Problem(status, type.slice(type.lastIndexOf(':') + 1), detail, faults ?? [])
+}
+
+// send sends a request. A server that cannot be reached is a problem, too.
+export async function send(url: string, request: RequestInit = {}): Promise<Response> {
+  try {
+    return await fetch(url, request)
+  } catch (e) {
+    if (request.signal?.aborted) throw e
+    throw new Problem(0, 'unavailable', 'The server cannot be reached.')
   }
 }
 
@@ -91,13 +134,7 @@ export async function more<P extends Reading>(of: Answer<P>, signal?: AbortSigna
 }
 
 async function asked<P extends Reading>(path: P, query: Query<P>, url: string, signal?: AbortSignal): Promise<Answer<P>> {
-  let response: Response
-  try {
-    response = await fetch(url, { signal: signal ?? null, headers: { Accept: 'application/json' } })
-  } catch (e) {
-    if (signal?.aborted) throw e
-    throw new Problem(0, 'unavailable', 'The server cannot be reached.')
-  }
+  const response = await send(url, { signal: signal ?? null, headers: { Accept: 'application/json' } })
   if (!response.ok) throw await problemOf(response)
   const text = await response.text()
   const lines = response.headers.get('Content-Type')?.startsWith('application/x-ndjson')

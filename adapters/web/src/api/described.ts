@@ -14,7 +14,7 @@ interface Schema {
 }
 
 interface Document {
-  paths: Record<string, Record<string, { description?: string; responses: Record<string, { content: Record<string, { schema: Schema }> }> }>>
+  paths: Record<string, Record<string, { description?: string; 'x-answer'?: Schema; responses: Record<string, { content: Record<string, { schema: Schema }> }> }>>
   components: { schemas: Record<string, Schema> }
 }
 
@@ -24,8 +24,8 @@ let read: Promise<Document> | undefined
 export async function described(path: string, pointer: string): Promise<Words> {
   read ??= fetch('/api/v1/openapi.json').then((r) => r.json() as Promise<Document>)
   const document = await read
-  const operation = document.paths[path]?.['get']
-  let schema = resolve(document, operation?.responses['200']?.content['application/json']?.schema)
+  const operation = document.paths[path]?.['get'] ?? document.paths[path]?.['post']
+  let schema = resolve(document, operation?.['x-answer'] ?? operation?.responses['200']?.content['application/json']?.schema)
   let field = ''
   for (const step of pointer.split('/').slice(1)) {
     const further = /^\d+$/.test(step) && schema?.items ? schema.items : (schema?.properties?.[step] ?? extra(schema))

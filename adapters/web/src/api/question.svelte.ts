@@ -3,7 +3,7 @@ import { ask, more, Problem, type Answer, type Query, type Reading } from './ask
 import { session } from '../session.svelte'
 
 // shown are the answers that the page shows: its bar names their positions.
-export const shown = new SvelteSet<Question<Reading>>()
+export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null }>()
 
 // Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. It is made
 // while a component is set up, and ends with it.
@@ -35,9 +35,8 @@ export class Question<P extends Reading> {
       }
     })
     $effect(() => {
-      const self = this as unknown as Question<Reading>
-      shown.add(self)
-      return () => shown.delete(self)
+      shown.add(this)
+      return () => shown.delete(this)
     })
   }
 
