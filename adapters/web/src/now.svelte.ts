@@ -1,7 +1,47 @@
-// now is where the data ends, which is what pages show unless one chooses another time.
-export const now = $state({ until: '2026-06-01T00:00:00Z', month: '2026-05' })
+import { ask, type Data } from './api/ask'
 
-// before returns the instant some days before where the data ends, as a date.
-export function before(days: number): string {
-  return new Date(Date.parse(now.until) - days * 86_400_000).toISOString().slice(0, 10)
+// Estate is what one can ask about, and how far the data reaches. Pages show the time until then, unless one chooses another.
+class Estate {
+  overview = $state.raw<Data<'/api/v1/overview'> | null>(null)
+
+  // until is where telemetry ends; without any, now.
+  get until(): string {
+    return this.overview?.until ?? new Date().toISOString()
+  }
+
+  // month is the last month with a bill, as YYYY-MM.
+  get month(): string {
+    return before(this.overview?.reaches.billing ?? this.until, 1).slice(0, 7)
+  }
+
+  get clusters(): string[] {
+    return (this.overview?.clusters ?? []).map((c) => c.cluster)
+  }
+
+  get workspaces(): string[] {
+    return (this.overview?.workspaces ?? []).map((w) => w.workspace)
+  }
+
+  get regions(): string[] {
+    return [...new Set((this.overview?.clusters ?? []).flatMap((c) => c.region ?? []))].sort()
+  }
+
+  get providers(): string[] {
+    return [...new Set((this.overview?.clusters ?? []).flatMap((c) => c.provider ?? []))].sort()
+  }
+
+  get models(): string[] {
+    return [...new Set((this.overview?.clusters ?? []).flatMap((c) => (c.gpus ?? []).map((g) => g.model)))].sort()
+  }
+
+  async read(asOf: string): Promise<void> {
+    this.overview = (await ask('/api/v1/overview', { as_of: asOf })).data
+  }
+}
+
+export const now = new Estate()
+
+// before returns the date of an instant, or some days before it. The start of a day counts to the day before.
+export function before(instant: string, days: number): string {
+  return new Date(Date.parse(instant) - days * 86_400_000).toISOString().slice(0, 10)
 }

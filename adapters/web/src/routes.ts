@@ -10,6 +10,7 @@ export interface Route {
 
 export const routes: Route[] = [
   { path: '/fleet', title: 'Fleet', key: 'f', load: () => import('./pages/Fleet.svelte') },
+  { path: '/models', title: 'Models', key: 'm', load: () => import('./pages/Models.svelte') },
 ]
 
 // routeOf returns the page of a path; the first is that of the root.
