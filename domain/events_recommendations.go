@@ -2,6 +2,8 @@ package domain
 
 import (
 	"crypto/ed25519"
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -56,10 +58,25 @@ type RecommendationMade struct {
 	Document       []byte      `json:"document,omitempty"`   // evidence, policies kept, risk, cost of doing it; canonical JSON
 }
 
+// Canonical returns what is approved: the event as canonical JSON.
+func (e *RecommendationMade) Canonical() ([]byte, error) { return CanonicalJSON(e) }
+
+// Digest returns the SHA-256 of [RecommendationMade.Canonical].
+func (e *RecommendationMade) Digest() ([]byte, error) {
+	content, err := e.Canonical()
+	if err != nil {
+		return nil, fmt.Errorf("digest recommendation %s: %w", e.Recommendation, err)
+	}
+	sum := sha256.Sum256(content)
+	return sum[:], nil
+}
+
 // RecommendationApproved allows a recommendation to be carried out.
 type RecommendationApproved struct {
 	Recommendation string `json:"recommendation"`
 	Note           string `json:"note,omitempty"`
+	// Digest is [RecommendationMade.Digest] of what is approved. An approval of other content is void.
+	Digest []byte `json:"digest,omitempty"`
 }
 
 // RecommendationRejected closes a recommendation.

@@ -1,6 +1,7 @@
 package domain
 
 import (
+	"crypto/sha256"
 	"errors"
 	"math/big"
 )
@@ -379,6 +380,9 @@ func Validate(env *Envelope) error {
 		if c.given(e != nil) {
 			c.id("recommendation", e.Recommendation)
 			c.text("note", e.Note)
+			if len(e.Digest) > 0 {
+				c.bytes("digest", e.Digest, sha256.Size)
+			}
 		}
 	case *RecommendationRejected:
 		if c.given(e != nil) {

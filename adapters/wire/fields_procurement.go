@@ -65,6 +65,7 @@ func recommendationMade(m *mover, p *eventsv1.RecommendationMade, d *domain.Reco
 func recommendationApproved(m *mover, p *eventsv1.RecommendationApproved, d *domain.RecommendationApproved) {
 	text(m, "recommendation", &p.Recommendation, &d.Recommendation)
 	text(m, "note", &p.Note, &d.Note)
+	m.bytes("digest", &p.Digest, &d.Digest)
 }
 
 func recommendationRejected(m *mover, p *eventsv1.RecommendationRejected, d *domain.RecommendationRejected) {

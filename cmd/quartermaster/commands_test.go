@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -71,6 +72,7 @@ type pulled struct {
 		Command        string            `json:"command"`
 		Recommendation string            `json:"recommendation"`
 		Approvals      []domain.Approval `json:"approvals"`
+		Approved       []byte            `json:"approved"`
 		Document       json.RawMessage   `json:"document"`
 	} `json:"commands"`
 }
@@ -205,8 +207,8 @@ func TestCommands(t *testing.T) {
 	if again := pull(key("north")); len(again.Commands) != 2 || again.Commands[0].Command != first.Command {
 		t.Error("what is not acknowledged is not delivered again")
 	}
-	if !first.Approvals[0].Verifies() {
-		t.Error("the approval does not verify")
+	if sum := sha256.Sum256(first.Approved); !first.Approvals[0].Verifies() || !bytes.Contains(first.Approvals[0].Signed, sum[:]) {
+		t.Error("the approval does not verify, or is not of the recommendation that comes along")
 	}
 	done, failed := `{"result": "done", "reference": "change-1"}`, `{"result": "failed"}`
 	request("GET", "/v1/commands", key("west"), "", 403)

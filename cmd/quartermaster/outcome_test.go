@@ -48,6 +48,13 @@ func TestOutcomeIsMeasured(t *testing.T) {
 	usd := func(text string) domain.Money {
 		return domain.Money{Amount: decimal.RequireFromString(text), Currency: "USD"}
 	}
+	var issued struct {
+		KeyID string `json:"key_id"`
+	}
+	if err := json.Unmarshal([]byte(quartermaster("cluster", "register", "lab", "--provider", "own", "--class", "owned", "--region", "eu",
+		"--scope", domain.KeyReceive, "--key-file", filepath.Join(t.TempDir(), "lab.key"), "-o", "json")), &issued); err != nil {
+		t.Fatal(err)
+	}
 	at := domain.InstantOf(acted)
 	made := func(id, low, saving, high string) domain.Envelope {
 		return domain.Envelope{Time: at, Subject: id, Workspace: "platform", Event: &domain.RecommendationMade{
@@ -57,7 +64,7 @@ func TestOutcomeIsMeasured(t *testing.T) {
 	}
 	done := func(id string) domain.Envelope {
 		return domain.Envelope{Time: at + domain.Hour, Subject: id, Workspace: "platform", Cluster: "lab", Event: &domain.RecommendationActuated{
-			Recommendation: id, Cluster: "lab", Command: "c-" + id, Actor: domain.KeyActor("k1"), Result: "done",
+			Recommendation: id, Cluster: "lab", Command: "c-" + id, Actor: domain.KeyActor(issued.KeyID), Result: "done",
 		}}
 	}
 	h, _ := apptest.Open(t, dir)

@@ -31,7 +31,9 @@ import (
 //
 // A mapping rule is decided by operators of the workspace that it makes pay.
 //
-// A recommendation is not approved by whoever asked for it, nor after it expired or was withdrawn.
+// A recommendation is not approved by whoever asked for it, nor after it expired or was withdrawn. An approval names the
+// digest of what it approves: if other content was proposed meanwhile, it approves nothing. A command says what its
+// approvals approve. What a key of a cluster did counts if the cluster had that key, to receive commands.
 //
 // A cluster is owned by the workspace that registered it first. Its keys are decided by operators
 // of its owner. So is a transfer to another workspace, for which they must also be operators of
@@ -46,6 +48,7 @@ type Authority struct {
 	root     string // the workspace of the first admin
 	grants   map[operatorKey][]Grant
 	owners   map[string][]ownership // of each cluster, by offset
+	keys     map[clusterKey]*ClusterKeyEntry
 	rejected []Rejection
 	events   []operatorEvent // in the order of the log
 	// sees, unless nil, says of which workspaces operators are shown; see Narrowed.
@@ -152,7 +155,11 @@ func NewAuthority(view projections.View) (*Authority, error) {
 			if s, ok := view.(Supposing); ok {
 				a.supposed = s.Supposed()
 			}
-			return a, a.own(view)
+			if err := a.own(view); err != nil {
+				return nil, err
+			}
+			a.keys, err = a.clusterKeys(view)
+			return a, err
 		}
 	}
 }
@@ -368,8 +375,8 @@ func (a *Authority) Grants() []Grant {
 }
 
 // Judge returns "" if version i of a history is valid, and otherwise why it is void. Events that
-// need no signature are always valid, but for commands, which carry approvals that must be valid, and for recommendations
-// that an operator proposes, who must be one of the workspace or the root's.
+// need no signature are always valid, but for commands, which carry approvals that must be valid, for recommendations
+// that an operator proposes, who must be one of the workspace or the root's, and for what a cluster did with a key.
 func (a *Authority) Judge(k projections.Key, h *projections.History, i int) string {
 	v := &h.Versions[i]
 	if k.Table == projections.TableOperators {
@@ -388,9 +395,13 @@ func (a *Authority) judge(k projections.Key, h *projections.History, v *projecti
 	if !domain.NeedsSignature(v.Event) {
 		switch ev := v.Event.(type) {
 		case *domain.CommandIssued:
-			return a.commanded(k, h, ev)
+			return a.commanded(k, h, v)
 		case *domain.RecommendationMade:
 			return a.proposed(v)
+		case *domain.RecommendationActuated:
+			return a.keyed(ev.Cluster, domain.ActingKey(ev.Actor), v)
+		case *domain.OutcomeRecorded:
+			return a.keyed(ev.Cluster, domain.ActingKey(ev.Actor), v)
 		}
 		return ""
 	}

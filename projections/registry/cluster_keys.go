@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"quartermaster/domain"
@@ -31,6 +32,9 @@ func keyScopes(scopes []string) []string {
 	return scopes
 }
 
+// clusterKey names a key of a cluster.
+type clusterKey struct{ cluster, key string }
+
 // ClusterKeys returns all keys that clusters ever had, by cluster, then by time of issue. If two
 // keys were issued under one id, the first counts. The first event that ends a key ends it. Void
 // decisions neither make a key nor end one.
@@ -39,22 +43,44 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	type name struct{ cluster, key string }
-	keys := map[name]*ClusterKeyEntry{}
+	keys, err := a.clusterKeys(view)
+	if err != nil {
+		return nil, err
+	}
+	shards, err := declaredShards(view, a)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]ClusterKeyEntry, 0, len(keys))
+	for _, k := range keys {
+		if k.Shards = shards[k.Cluster]; k.Shards == nil {
+			k.Shards = []int{1}
+		}
+		out = append(out, *k)
+	}
+	slices.SortFunc(out, func(a, b ClusterKeyEntry) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Issued, b.Issued), cmp.Compare(a.KeyID, b.KeyID))
+	})
+	return out, nil
+}
+
+// clusterKeys returns the keys of clusters, without shards.
+func (a *Authority) clusterKeys(view projections.View) (map[clusterKey]*ClusterKeyEntry, error) {
+	keys := map[clusterKey]*ClusterKeyEntry{}
 	type end struct {
-		name
+		clusterKey
 		at      domain.Instant
 		why     string
 		revoked bool
 	}
 	var ends []end
-	err = view.Scan(projections.Query{Table: projections.TableClusterKeys}, func(k projections.Key, row projections.Row) error {
+	err := view.Scan(projections.Query{Table: projections.TableClusterKeys}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
 		for i, v := range h.Versions {
 			if a.Judge(k, h, i) != "" {
 				continue
 			}
-			id, at := name{k.Scope, k.ID}, v.Order.Effective
+			id, at := clusterKey{k.Scope, k.ID}, v.Order.Effective
 			issue := func(mac []byte, expires domain.Instant, scopes []string) {
 				if keys[id] == nil {
 					keys[id] = &ClusterKeyEntry{Cluster: k.Scope, KeyID: k.ID, MAC: mac, Issued: at, Scopes: keyScopes(scopes)}
@@ -68,7 +94,7 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 				issue(ev.MAC, ev.Expires, ev.Scopes)
 			case *domain.ClusterKeyRotated:
 				issue(ev.MAC, ev.Expires, ev.Scopes)
-				ends = append(ends, end{name{k.Scope, ev.PreviousKeyID}, ev.PreviousValidUntil, "replaced by " + k.ID, false})
+				ends = append(ends, end{clusterKey{k.Scope, ev.PreviousKeyID}, ev.PreviousValidUntil, "replaced by " + k.ID, false})
 			case *domain.ClusterKeyRevoked:
 				ends = append(ends, end{id, at, RevokedFor(ev.Reason), true})
 			}
@@ -76,28 +102,14 @@ func ClusterKeys(view projections.View) ([]ClusterKeyEntry, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, err
-	}
-	shards, err := declaredShards(view, a)
-	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read keys of clusters: %w", err)
 	}
 	for _, e := range ends {
-		if k := keys[e.name]; k != nil {
+		if k := keys[e.clusterKey]; k != nil {
 			k.End(e.at, e.why, e.revoked)
 		}
 	}
-	out := make([]ClusterKeyEntry, 0, len(keys))
-	for _, k := range keys {
-		if k.Shards = shards[k.Cluster]; k.Shards == nil {
-			k.Shards = []int{1}
-		}
-		out = append(out, *k)
-	}
-	slices.SortFunc(out, func(a, b ClusterKeyEntry) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Issued, b.Issued), cmp.Compare(a.KeyID, b.KeyID))
-	})
-	return out, nil
+	return keys, nil
 }
 
 // declaredShards returns the numbers of shards that clusters were declared with, each once, the

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"encoding/hex"
 	"fmt"
 	"math"
 	"slices"
@@ -57,6 +58,7 @@ type Proposal struct {
 	Findings       []string        `json:"findings"`
 	Position       string          `json:"figures_at,omitempty"` // position that its figures are of
 	Method         string          `json:"method,omitempty"`     // none: a person wrote it
+	Digest         string          `json:"digest"`               // SHA-256 of its canonical JSON, in hexadecimal: what approvals sign
 
 	Made *domain.RecommendationMade `json:"-"`
 	Last domain.Instant             `json:"-"` // the last approval that it needed; 0: it lacks some
@@ -139,16 +141,17 @@ func Proposals(view projections.View, at domain.Instant) ([]Proposal, error) {
 	if err != nil {
 		return nil, err
 	}
-	limits, err := approvalLimits(view, auth, at)
+	limits, err := approvalLimits(view, auth)
 	if err != nil {
 		return nil, err
 	}
 	all := []Proposal{}
 	if err := view.Scan(projections.Query{Table: projections.TableRecommendations}, func(k projections.Key, row projections.Row) error {
-		if p := auth.proposal(k, row.(*projections.History), at, limits); p != nil {
+		p, err := auth.proposal(k, row.(*projections.History), at, limits)
+		if p != nil {
 			all = append(all, *p)
 		}
-		return nil
+		return err
 	}); err != nil {
 		return nil, fmt.Errorf("read recommendations: %w", err)
 	}
@@ -173,25 +176,28 @@ func supersede(all []Proposal) {
 }
 
 // proposal reads a row; nil if nothing was proposed.
-func (a *Authority) proposal(k projections.Key, h *projections.History, at domain.Instant, limits []approvalLimit) *Proposal {
+func (a *Authority) proposal(k projections.Key, h *projections.History, at domain.Instant, limits approvalLimitsAt) (*Proposal, error) {
 	v := a.madeBefore(k, h, math.MaxInt64)
 	if v == nil {
-		return nil
+		return nil, nil
 	}
 	made := v.Event.(*domain.RecommendationMade)
+	digest, err := made.Digest()
+	if err != nil {
+		return nil, err
+	}
 	p := &Proposal{
 		Recommendation: made.Recommendation, Workspace: v.Workspace, Kind: made.Kind, Stage: StageProposed, Clusters: slices.Clone(made.Clusters),
 		Summary: made.Summary, From: made.From, To: made.To, Cost: made.Cost, Requester: made.Requester, Proposed: v.Order.Effective,
-		Expires: made.Expires, Supersedes: made.Supersedes, Findings: made.Findings, Position: made.Position, Method: made.Method, Made: made,
+		Expires: made.Expires, Supersedes: made.Supersedes, Findings: made.Findings, Position: made.Position, Method: made.Method, Digest: hex.EncodeToString(digest), Made: made,
 		Approvals: []ProposalVoice{}, Commands: []Command{}, Actuations: []Actuation{},
 	}
 	if made.Saving.Currency != "" {
 		p.Saving, p.SavingLow, p.SavingHigh = &made.Saving, &made.SavingLow, &made.SavingHigh
 	}
-	p.needs(limits)
+	p.needs(limits(at))
 	var no *projections.Version
-	type voter struct{ operator, key string }
-	var voters []voter
+	var people voters
 	for i := range h.Versions {
 		w := &h.Versions[i]
 		if !after(w, v) || a.Judge(k, h, i) != "" {
@@ -199,19 +205,16 @@ func (a *Authority) proposal(k projections.Key, h *projections.History, at domai
 		}
 		switch ev := w.Event.(type) {
 		case *domain.RecommendationApproved:
-			one := voter{w.Signer.Operator, string(w.Signer.Key)}
-			// A person counts once, whatever keys they have, and so does a key.
-			if slices.ContainsFunc(voters, func(x voter) bool { return x.operator == one.operator || x.key == one.key }) {
+			if !people.add(w.Signer) {
 				continue
 			}
-			voters = append(voters, one)
 			p.Approvals = append(p.Approvals, ProposalVoice{
-				Operator: one.operator, Time: w.Signer.Time, Note: ev.Note, Partition: partitionOf(k, w), Offset: w.Signer.Offset,
+				Operator: w.Signer.Operator, Time: w.Signer.Time, Note: ev.Note, Partition: partitionOf(k, w), Offset: w.Signer.Offset,
 			})
 		case *domain.RecommendationRejected, *domain.RecommendationWithdrawn:
 			no = w
 		case *domain.CommandIssued:
-			if !slices.ContainsFunc(p.Commands, func(c Command) bool { return c.Command == ev.Command }) {
+			if !slices.ContainsFunc(p.Commands, func(c Command) bool { return c.Command == ev.Command }) && a.enough(k, h, p, w, limits) {
 				p.Commands = append(p.Commands, Command{Command: ev.Command, Cluster: ev.Cluster, Issued: w.Order.Effective, Expires: ev.Expires, Event: ev})
 			}
 		case *domain.RecommendationActuated:
@@ -231,7 +234,7 @@ func (a *Authority) proposal(k projections.Key, h *projections.History, at domai
 		p.Last = p.Approvals[p.Needs-1].Time
 	}
 	p.stage(no, at)
-	return p
+	return p, nil
 }
 
 func partitionOf(k projections.Key, v *projections.Version) int {
@@ -291,22 +294,45 @@ type approvalLimit struct {
 	above            domain.Money
 }
 
-func approvalLimits(view projections.View, auth *Authority, at domain.Instant) ([]approvalLimit, error) {
-	all, err := Statements(view, auth, projections.TablePolicies, at)
+// approvalLimitsAt returns the policies that are valid at a time.
+type approvalLimitsAt func(domain.Instant) []approvalLimit
+
+// approvalLimits reads the policies of kind second_approval, of all times.
+func approvalLimits(view projections.View, auth *Authority) (approvalLimitsAt, error) {
+	type policy struct {
+		k projections.Key
+		h *projections.History
+	}
+	var policies []policy
+	err := view.Scan(projections.Query{Table: projections.TablePolicies}, func(k projections.Key, row projections.Row) error {
+		h := row.(*projections.History)
+		if slices.ContainsFunc(h.Versions, func(v projections.Version) bool {
+			e, ok := v.Event.(*domain.PolicySet)
+			return ok && e.Kind == domain.PolicySecondApproval
+		}) {
+			policies = append(policies, policy{k, h})
+		}
+		return nil
+	})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read policies: %w", err)
 	}
-	var limits []approvalLimit
-	for i := range all {
-		e, ok := all[i].Declared.(*domain.PolicySet)
-		if !ok || e.Kind != domain.PolicySecondApproval {
-			continue
+	return func(at domain.Instant) (limits []approvalLimit) {
+		for _, p := range policies {
+			v := auth.At(p.k, p.h, at)
+			if v == nil {
+				continue
+			}
+			e, ok := v.Event.(*domain.PolicySet)
+			if _, over := ends(v.Event, at); !ok || over || e.Kind != domain.PolicySecondApproval {
+				continue
+			}
+			if above, err := domain.ParseMoney(e.Value); err == nil {
+				limits = append(limits, approvalLimit{v.Workspace, v.Workspace + "/" + e.Policy, above})
+			}
 		}
-		if above, err := domain.ParseMoney(e.Value); err == nil {
-			limits = append(limits, approvalLimit{all[i].Workspace, all[i].Workspace + "/" + e.Policy, above})
-		}
-	}
-	return limits, nil
+		return limits
+	}, nil
 }
 
 // needs says how many approvers a recommendation needs: two if its cost, or its saving a month, is above the least limit of

@@ -122,12 +122,14 @@ func TestAuthority(t *testing.T) {
 				storetest.Root.Sign(purchase("c1", 1, "20")), storetest.Ann.Sign(purchase("c2", 1, "20.01")), storetest.Bob.Sign(purchase("c3", 1, "20")), storetest.Ann.Sign(purchase("c4", 2, "10")))
 		}, []string{"c1 CommitmentPurchased root: operator \"root\" may commit no money, this commits 4800 USD", "c2 CommitmentPurchased ann: operator \"ann\" may commit 4800 USD, this commits 4802.4 USD", "c3 CommitmentPurchased bob: operator \"bob\" has no limit in USD, this commits 4800 USD: their limits are 1000000000 EUR"}},
 		{"approvals carry the cost of what they approve", func(l *storetest.Log) {
-			made := domain.Envelope{Workspace: "acme", Time: storetest.Start + 2, Event: &domain.RecommendationMade{Recommendation: "r", Kind: "purchase", Cost: *storetest.USD("100"), Requester: "p"}}
+			made := &domain.RecommendationMade{Recommendation: "r", Kind: "purchase", Cost: *storetest.USD("100"), Requester: "p"}
 			approve := func(id string) domain.Envelope {
-				return domain.Envelope{Workspace: "acme", Time: storetest.Start + 3, Event: &domain.RecommendationApproved{Recommendation: id}}
+				approved := storetest.Approve(made)
+				approved.Recommendation = id
+				return domain.Envelope{Workspace: "acme", Time: storetest.Start + 3, Event: approved}
 			}
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RoleFinance, storetest.USD("99"), storetest.Start+1), storetest.Bob.Register(storetest.Root, "acme", domain.RoleFinance, storetest.USD("100"), storetest.Start+1),
-				made, storetest.Ann.Sign(approve("r")), storetest.Bob.Sign(approve("r")), storetest.Bob.Sign(approve("none")))
+				domain.Envelope{Workspace: "acme", Time: storetest.Start + 2, Event: made}, storetest.Ann.Sign(approve("r")), storetest.Bob.Sign(approve("r")), storetest.Bob.Sign(approve("none")))
 		}, []string{"none RecommendationApproved bob: it approves a recommendation that is not in the log", "r RecommendationApproved ann: operator \"ann\" may commit 99 USD"}},
 		{"rates for the past are set today, by the root's workspace alone", func(l *storetest.Log) {
 			l.Append(first, storetest.Ann.Register(storetest.Root, "acme", domain.RoleFinance, nil, storetest.Start+1), storetest.Bob.Register(storetest.Root, "home", domain.RoleFinance, nil, storetest.Start+1), storetest.Ann.Sign(rate(storetest.Start+day)), storetest.Bob.Sign(rate(storetest.Start+day)))

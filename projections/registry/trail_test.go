@@ -45,16 +45,17 @@ func lifecycle() *storetest.Log {
 	l.Append(storetest.Root.Register(storetest.Root, "home", domain.RoleAdmin, storetest.USD("100"), start))
 	l.Append(storetest.Ann.Register(storetest.Root, "acme", domain.RolePlanner, storetest.USD("10"), start))
 	in(storetest.Root, "acme", "own", start, &domain.ClusterRegistered{Provider: "p", ProviderClass: domain.Neocloud, Region: "eu"})
-	made := func(id, cost string) {
-		rec("own", start+day, &domain.RecommendationMade{
+	made := func(id, cost string) *domain.RecommendationApproved {
+		proposed := &domain.RecommendationMade{
 			Recommendation: id, Kind: "rightsize", Summary: "move chat", Cost: *storetest.USD(cost), Requester: "advisor",
-		})
+		}
+		rec("own", start+day, proposed)
+		return storetest.Approve(proposed)
 	}
-	made("r1", "5")
-	made("r2", "50")
+	approved := []domain.Event{made("r1", "5"), made("r2", "50")}
 	made("r3", "5")
-	in(storetest.Ann, "acme", "", start+2*day, &domain.RecommendationApproved{Recommendation: "r1"})
-	in(storetest.Ann, "acme", "", start+2*day, &domain.RecommendationApproved{Recommendation: "r2"})
+	in(storetest.Ann, "acme", "", start+2*day, approved[0])
+	in(storetest.Ann, "acme", "", start+2*day, approved[1])
 	in(storetest.Ann, "acme", "", start+3*day, &domain.RecommendationRejected{Recommendation: "r3", Note: "too risky"})
 	rec("", start+2*day+14*domain.Hour+32*60*domain.Second, &domain.RecommendationActuated{
 		Recommendation: "r1", Reference: "change-7", Cluster: "own", Actor: domain.KeyActor("k1"),
@@ -62,7 +63,7 @@ func lifecycle() *storetest.Log {
 	rec("", start+4*day, &domain.OutcomeRecorded{Recommendation: "r1", Outcome: "succeeded"})
 	in(storetest.Root, "acme", "", start+5*day, &domain.AccessGranted{Grant: "g", Principal: "user:corp/1", Role: domain.RoleViewer})
 	in(storetest.Root, "acme", "", start+6*day, &domain.AccessRevoked{Grant: "g", Reason: "left"})
-	in(storetest.Root, "", "own", start+6*day, &domain.ClusterKeyIssued{KeyID: "k1", MAC: make([]byte, 32)})
+	in(storetest.Root, "", "own", start+6*day, &domain.ClusterKeyIssued{KeyID: "k1", MAC: make([]byte, 32), Scopes: []string{domain.KeyReceive}})
 	in(storetest.Root, "", "own", start+7*day, &domain.ClusterKeyRotated{KeyID: "k2", MAC: make([]byte, 32), PreviousKeyID: "k1", PreviousValidUntil: start + 8*day})
 	in(storetest.Root, "", "own", start+7*day, &domain.NodeDrained{Node: "n", Reason: "fan"})
 	rec("own", start+8*day, &domain.IncidentOpened{
@@ -103,7 +104,7 @@ func TestTrail(t *testing.T) {
 			"operator ann in workspace acme rejected rightsize recommendation r3 for cluster own (too risky), not actuated",
 		}},
 		{"cluster", registry.TrailFilter{Cluster: "own", From: storetest.Start + 5*domain.Day, To: storetest.Start + 9*domain.Day}, []string{
-			"operator root in workspace acme issued cluster key k1 in cluster own, in effect from " + at(6, 0) + " until " + at(8, 0) + ": replaced by key k2, by root",
+			"operator root in workspace acme issued cluster key k1 to receive in cluster own, in effect from " + at(6, 0) + " until " + at(8, 0) + ": replaced by key k2, by root",
 			"operator root in workspace acme replaced cluster key k1 by k2 in cluster own, in effect from " + at(7, 0),
 			"operator root in workspace acme drained node n (fan) in cluster own, in effect from " + at(7, 0),
 			`mallory tried "push events" (own), refused: no such key`,

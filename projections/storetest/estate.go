@@ -146,6 +146,7 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 	add("", "host", start, &domain.EnergyMetered{Meter: "pdu", Nodes: []string{nodes["host"]}, Interval: Span(0, 60), WattHours: money(hidden)})
 
 	// What is decided, planned and bought.
+	proposed := map[string]*domain.RecommendationMade{}
 	decided := func(of string, r Source, name string) {
 		add(of, "", start-10*day, &domain.PolicySet{Policy: name, Kind: domain.PolicyResidency, EffectiveFrom: start - 9*day, Countries: []string{[]string{"DE", "FR"}[r(2)]}})
 		add(of, "", start-10*day, &domain.QuotaSet{Quota: name, Resource: "gpu", Limit: money(r), EffectiveFrom: start - 9*day})
@@ -155,10 +156,11 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 		add(of, "", start-10*day, &domain.PlanComputed{Plan: name, Position: "0", Method: "m", Horizon: MayBill, Document: doc, Digest: digest[:]})
 		add(of, "", start-10*day, &domain.ScenarioFrozen{Scenario: name, Position: "0", Method: "m", Document: doc, Digest: digest[:]})
 		saved := domain.Money{Amount: money(r), Currency: "USD"}
-		add(of, "", start-10*day, &domain.RecommendationMade{
+		proposed[name] = &domain.RecommendationMade{
 			Recommendation: name, Kind: "purchase", Cost: domain.Money{Amount: money(r), Currency: "USD"}, Requester: "x",
 			Saving: saved, SavingLow: saved, SavingHigh: saved, Document: doc,
-		})
+		}
+		add(of, "", start-10*day, proposed[name])
 		add(of, "", start-9*day, &domain.RecommendationWithdrawn{Recommendation: name + "-old", Reason: fmt.Sprint("r-", r(99))})
 		add(of, "", start-8*day, &domain.RecommendationActuated{Recommendation: name, Actor: domain.OperatorActor(Root.Name), Reference: fmt.Sprint("change-", r(99))})
 		incident := fmt.Sprint("utilization/", name)
@@ -187,7 +189,7 @@ func Estate(seen, hidden Source) (log []domain.Envelope) {
 	// A decision that never takes effect, for a reason that is hidden.
 	little := domain.Money{Amount: decimal.New(int64(1+hidden(9)), -6), Currency: "USD"}
 	log = append(log, Ben.Register(Root, "home", domain.RolePlanner, &little, start-20*day),
-		Ben.Sign(domain.Envelope{Workspace: "acme", Time: start - 9*day, Event: &domain.RecommendationApproved{Recommendation: "a"}}))
+		Ben.Sign(domain.Envelope{Workspace: "acme", Time: start - 9*day, Event: Approve(proposed["a"])}))
 	add("rival", "", start-10*day, &domain.MappingRuleSet{Rule: secret("rule"), Namespace: secret("ns"), ToWorkspace: "rival", EffectiveFrom: start - 9*day})
 	add("rival", "", start-10*day, &domain.CommitmentPurchased{
 		Commitment: secret("c"), Market: domain.Market{Provider: "p"}, BillingAccount: "2", Kind: domain.OfferReserved, SKU: "gpu-4",

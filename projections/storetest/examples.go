@@ -129,7 +129,7 @@ func Examples() []domain.Envelope {
 		&domain.PlanComputed{Plan: "p", Position: "0", Method: "m1", Horizon: month, Document: []byte("{}"), Digest: digest("{}")},
 		&domain.ScenarioFrozen{Scenario: "s", Position: "qm.fleet/0=12", Method: "m1", Document: []byte("{}"), Digest: digest("{}")},
 		&domain.RecommendationMade{Recommendation: "r", Kind: "purchase", Cost: usd("5"), Requester: "ann", Purchases: []domain.Purchase{{Market: market, Offer: "o", Units: 1, Start: Start}}},
-		&domain.RecommendationApproved{Recommendation: "r"},
+		&domain.RecommendationApproved{Recommendation: "r", Digest: digest("{}")},
 		&domain.CommandIssued{Command: "d", Recommendation: "r", Cluster: "c1", Kind: "purchase", Expires: Start + domain.Day, Document: []byte("{}"), Approvals: []domain.Approval{
 			domain.ApprovalOf(Root.Sign(domain.Envelope{Workspace: "acme", Time: Start, Event: &domain.RecommendationApproved{Recommendation: "r"}}).Signature),
 		}},

@@ -90,6 +90,15 @@ func Dec(s string) domain.Decimal { return decimal.RequireFromString(s) }
 // USD reads an amount in dollars.
 func USD(s string) *domain.Money { return &domain.Money{Amount: Dec(s), Currency: "USD"} }
 
+// Approve returns the approval of what an event proposes.
+func Approve(made *domain.RecommendationMade) *domain.RecommendationApproved {
+	digest, err := made.Digest()
+	if err != nil {
+		panic(err) // it has no value that JSON lacks
+	}
+	return &domain.RecommendationApproved{Recommendation: made.Recommendation, Digest: digest}
+}
+
 // FoldView folds a log into a strict store and passes its rows to read. No record may be
 // quarantined: tests that need quarantine fold the log themselves.
 func FoldView(t testing.TB, l *Log, read func(projections.View)) {

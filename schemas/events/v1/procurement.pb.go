@@ -523,6 +523,7 @@ type RecommendationApproved struct {
 	state          protoimpl.MessageState `protogen:"open.v1"`
 	Recommendation string                 `protobuf:"bytes,1,opt,name=recommendation,proto3" json:"recommendation,omitempty"`
 	Note           string                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"`
+	Digest         []byte                 `protobuf:"bytes,3,opt,name=digest,proto3" json:"digest,omitempty"` // SHA-256 of the canonical JSON of the RecommendationMade that is approved
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -569,6 +570,13 @@ func (x *RecommendationApproved) GetNote() string {
 		return x.Note
 	}
 	return ""
+}
+
+func (x *RecommendationApproved) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
 }
 
 // RecommendationRejected ends a recommendation.
@@ -1490,10 +1498,11 @@ const file_events_v1_procurement_proto_rawDesc = "" +
 	"simulation\x12\x1a\n" +
 	"\bposition\x18\x16 \x01(\tR\bposition\x12\x16\n" +
 	"\x06method\x18\x17 \x01(\tR\x06method\x12\x1a\n" +
-	"\bdocument\x18\x18 \x01(\fR\bdocument\"T\n" +
+	"\bdocument\x18\x18 \x01(\fR\bdocument\"l\n" +
 	"\x16RecommendationApproved\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x12\n" +
-	"\x04note\x18\x02 \x01(\tR\x04note\"T\n" +
+	"\x04note\x18\x02 \x01(\tR\x04note\x12\x16\n" +
+	"\x06digest\x18\x03 \x01(\fR\x06digest\"T\n" +
 	"\x16RecommendationRejected\x12&\n" +
 	"\x0erecommendation\x18\x01 \x01(\tR\x0erecommendation\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\tR\x04note\"Y\n" +

@@ -25,45 +25,15 @@ type Delivered struct {
 	Kind           string            `json:"kind"`
 	Expires        domain.Instant    `json:"expires"` // after this it MUST NOT be carried out
 	Approvals      []domain.Approval `json:"approvals"`
-	Document       json.RawMessage   `json:"document"`
-}
-
-// Order is the document of a command: what to do. People get the same as an order sheet.
-type Order struct {
-	Recommendation string            `json:"recommendation"`
-	Workspace      string            `json:"workspace"`
-	Kind           string            `json:"kind"`
-	Cluster        string            `json:"cluster,omitempty"`
-	Summary        string            `json:"summary"`
-	From           string            `json:"from,omitempty"`
-	To             string            `json:"to,omitempty"`
-	Steps          []string          `json:"steps"` // in order
-	Subject        json.RawMessage   `json:"subject,omitempty"`
-	Plan           string            `json:"plan,omitempty"`
-	Purchases      []domain.Purchase `json:"purchases,omitempty"`
-	Cost           domain.Money      `json:"cost"` // that it commits
-}
-
-// orderOf returns what a recommendation asks of a cluster, or of people.
-func orderOf(p *registry.Proposal, cluster string) Order {
-	o := Order{
-		Recommendation: p.Recommendation, Workspace: p.Workspace, Kind: p.Kind, Cluster: cluster, Summary: p.Summary, From: p.From, To: p.To,
-		Plan: p.Made.Plan, Purchases: p.Made.Purchases, Cost: p.Cost, Steps: []string{},
-	}
-	var with struct {
-		Steps   []string        `json:"steps"`
-		Subject json.RawMessage `json:"subject"`
-	}
-	if json.Unmarshal(p.Made.Document, &with) == nil {
-		o.Subject, o.Steps = with.Subject, append(o.Steps, with.Steps...)
-	}
-	return o
+	// Approved is the recommendation that was approved, as canonical JSON: each approval signs its SHA-256.
+	Approved []byte          `json:"approved"`
+	Document json.RawMessage `json:"document"`
 }
 
 // commandFor returns the command of a recommendation for a cluster. It is a function of the recommendation and its
 // approvals, so that whoever issues it issues the same.
 func commandFor(p *registry.Proposal, cluster string, approvals []domain.Approval) (*domain.CommandIssued, error) {
-	document, err := domain.CanonicalJSON(orderOf(p, cluster))
+	document, err := domain.CanonicalJSON(registry.OrderOf(p.Made, p.Workspace, cluster))
 	if err != nil {
 		return nil, err
 	}
@@ -215,9 +185,15 @@ func (c *Caller) OpenCommands(ctx context.Context, cluster string, now domain.In
 		}
 		for i := range all {
 			for j := range all[i].Commands {
-				if one := &all[i].Commands[j]; (cluster == "" || one.Cluster == cluster) && all[i].Open(one, now) {
-					open = append(open, delivered(&all[i], one))
+				one := &all[i].Commands[j]
+				if cluster != "" && one.Cluster != cluster || !all[i].Open(one, now) {
+					continue
 				}
+				d, err := delivered(&all[i], one)
+				if err != nil {
+					return err
+				}
+				open = append(open, d)
 			}
 		}
 		return nil
@@ -225,11 +201,12 @@ func (c *Caller) OpenCommands(ctx context.Context, cluster string, now domain.In
 	return open, err
 }
 
-func delivered(p *registry.Proposal, c *registry.Command) Delivered {
+func delivered(p *registry.Proposal, c *registry.Command) (Delivered, error) {
+	approved, err := p.Made.Canonical()
 	return Delivered{
 		Command: c.Command, Recommendation: p.Recommendation, Workspace: p.Workspace, Cluster: c.Cluster, Kind: p.Kind, Expires: c.Expires,
-		Approvals: c.Event.Approvals, Document: json.RawMessage(c.Event.Document),
-	}
+		Approvals: c.Event.Approvals, Approved: approved, Document: json.RawMessage(c.Event.Document),
+	}, err
 }
 
 // ErrCommandEnded is returned when a command can no longer be acknowledged: it expired, or was withdrawn.
@@ -296,7 +273,7 @@ func (c *Caller) AcknowledgeCommand(ctx context.Context, cluster, keyID, id stri
 
 // Sheet is what a recommendation asks for, as a file that somebody takes along.
 type Sheet struct {
-	Order     Order             `json:"order"`
+	Order     registry.Order    `json:"order"`
 	Commands  []Delivered       `json:"commands"`  // open ones of clusters
 	Approvals []domain.Approval `json:"approvals"` // signatures over the approval of this recommendation
 }
@@ -321,11 +298,16 @@ func (c *Caller) CommandFile(ctx context.Context, id string) (sheet *Sheet, err 
 				return err
 			}
 		}
-		sheet = &Sheet{Order: orderOf(p, ""), Commands: []Delivered{}}
+		sheet = &Sheet{Order: registry.OrderOf(p.Made, p.Workspace, ""), Commands: []Delivered{}}
 		for i := range p.Commands {
-			if p.Open(&p.Commands[i], now) {
-				sheet.Commands = append(sheet.Commands, delivered(p, &p.Commands[i]))
+			if !p.Open(&p.Commands[i], now) {
+				continue
 			}
+			d, err := delivered(p, &p.Commands[i])
+			if err != nil {
+				return err
+			}
+			sheet.Commands = append(sheet.Commands, d)
 		}
 		sheet.Approvals, err = h.approvals(ctx, p)
 		return err

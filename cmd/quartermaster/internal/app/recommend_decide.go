@@ -180,7 +180,7 @@ func (c *Caller) draftProposal(ctx context.Context, workspace string, made *doma
 			switch waits := p.Stage == registry.StageProposed || p.Stage == registry.StageApproved || p.Stage == registry.StageIssued; {
 			case !waits || p.Workspace != workspace:
 			case p.Recommendation == made.Recommendation && made.Position == "" && !sameText(p.Made, made):
-				// Who approves it signs its id, so it must not come to say something else meanwhile.
+				// Approvals of what it says now would be void without a word to who gave them.
 				return &ConflictError{Err: fmt.Errorf("recommendation %s is proposed with other content: withdraw it first, or give this one another id",
 					p.Recommendation)}
 			case p.Recommendation == made.Recommendation && unchanged(p, made):
@@ -354,7 +354,11 @@ func (c *Caller) DecideRecommendation(ctx context.Context, id string, what Verdi
 		if changed != "" {
 			return conflict("must be proposed again: %s", changed)
 		}
-		ev = &domain.RecommendationApproved{Recommendation: id, Note: note}
+		digest, err := p.Made.Digest()
+		if err != nil {
+			return nil, d, err
+		}
+		ev = &domain.RecommendationApproved{Recommendation: id, Note: note, Digest: digest}
 	case Reject:
 		if p.Stage != registry.StageProposed && p.Stage != registry.StageApproved {
 			return conflict("is %s%s", p.Stage, because)
