@@ -19,16 +19,26 @@ export function scaled(value: string | number, by: bigint, places: number): stri
   return digits(n < 0n && whole > 0n ? `-${text}` : text)
 }
 
-export type Kind = 'text' | 'count' | 'money' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
+// money writes an amount with two places if it has more, rounded half away from zero.
+export function money(text: string): string {
+  const parts = /^(-?)(\d+)\.(\d{3,})$/.exec(text)
+  if (!parts) return digits(text)
+  const [, sign, whole = '', places = ''] = parts
+  return scaled(sign + whole + places, 10n ** BigInt(places.length), 2)
+}
+
+export type Kind = 'text' | 'number' | 'count' | 'money' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
 
 // written writes a value of an answer. What is absent is a dash.
 export function written(value: unknown, kind: Kind): string {
   if (value === null || value === undefined || value === '') return '–'
   const v = value as string | number
   switch (kind) {
+    case 'number':
     case 'count':
-    case 'money':
       return digits(v)
+    case 'money':
+      return money(String(v))
     case 'gpu-hours':
       return scaled(v, 3_600_000n, 1)
     case 'permille':

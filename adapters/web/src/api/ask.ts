@@ -94,7 +94,8 @@ export function command(path: string, query: object): string {
   return [...words, ...last].join(' ')
 }
 
-function quoted(text: string): string {
+// quoted returns a word as a shell reads it.
+export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`
 }
 
