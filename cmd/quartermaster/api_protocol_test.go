@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,7 +175,7 @@ func TestAPITags(t *testing.T) {
 	}
 	same := func(target string, want int) {
 		t.Helper()
-		resp := request(t, client, "GET", target, "If-None-Match", `"other", W/`+tag)
+		resp := request(t, client, "GET", target, "If-None-Match", `"other", `+tag)
 		if resp.status != want || want == http.StatusNotModified && resp.body != "" {
 			t.Errorf("%s: %d %.100s", target, resp.status, resp.body)
 		}
@@ -193,6 +194,58 @@ func TestAPITags(t *testing.T) {
 		t.Fatal(code)
 	}
 	same(usage, http.StatusOK) // an answer covers what was appended before the question
+}
+
+// TestAPICompression asks every kind of body with and without compression. It is the same after decompression, and a tag
+// of one form says that nothing changed in the other.
+func TestAPICompression(t *testing.T) {
+	client := apiOf(t, demoEstate(t))
+	client.Transport.(*http.Transport).DisableCompression = true
+	const usage = "/api/v1/usage?from=2026-05-01&to=2026-05-04"
+	for _, c := range []struct {
+		target string
+		packed bool
+	}{
+		{usage + "&by=workspace,node,hour", true}, {usage + "&by=hour,node&output=csv", true}, {usage + "&by=hour&output=table", true},
+		{"/api/v1/openapi.json", true}, {"/api/v1/log/tail?lines=100", true}, {"/api/v1/work", false}, {"/api/v1/nothing", false},
+	} {
+		plain := request(t, client, http.MethodGet, c.target)
+		packed := request(t, client, http.MethodGet, c.target, "Accept-Encoding", "br;q=1, gzip;q=0.8")
+		if got := packed.header.Get("Content-Encoding") == "gzip"; got != c.packed || plain.header.Get("Content-Encoding") != "" {
+			t.Errorf("%s is compressed: %v", c.target, got)
+			continue
+		}
+		if !c.packed {
+			continue
+		}
+		z, err := gzip.NewReader(strings.NewReader(packed.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(z)
+		if err != nil || string(body) != plain.body || len(packed.body) >= len(plain.body) {
+			t.Errorf("%s: %d bytes compressed to %d are others: %v", c.target, len(plain.body), len(packed.body), err)
+		}
+		if packed.header.Get("Content-Type") != plain.header.Get("Content-Type") || packed.header.Get("Vary") != "Accept-Encoding" || plain.header.Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: %v and %v", c.target, plain.header, packed.header)
+		}
+		tag, weak := plain.header.Get("ETag"), packed.header.Get("ETag")
+		if tag == "" {
+			continue
+		}
+		if weak != "W/"+tag {
+			t.Errorf("%s has the tags %s and %s", c.target, tag, weak)
+		}
+		for _, have := range []string{tag, weak} {
+			got := request(t, client, http.MethodGet, c.target, "Accept-Encoding", "gzip", "If-None-Match", have)
+			if got.status != http.StatusNotModified || got.body != "" || got.header.Get("Content-Encoding") != "" || got.header.Get("ETag") != weak || got.header.Get("Vary") == "" {
+				t.Errorf("%s with %s: %+v", c.target, have, got)
+			}
+		}
+		if got := request(t, client, http.MethodHead, c.target, "Accept-Encoding", "gzip"); got.status != http.StatusOK || got.body != "" || got.header.Get("Content-Encoding") != "gzip" || got.header.Get("ETag") != weak {
+			t.Errorf("the header of %s: %+v", c.target, got)
+		}
+	}
 }
 
 // TestAPILongAnswers reads an answer of many lines, and asks many questions at once.

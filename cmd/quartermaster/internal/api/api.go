@@ -107,6 +107,7 @@ type server struct {
 	deciding    chan struct{} // decisions are appended one after the other, so that each is appended once
 	door        door
 	pages       pages
+	packers     packers
 	own         []byte // seals cursors if there is no other key
 }
 
@@ -153,10 +154,12 @@ var errEnding = &app.UnavailableError{Err: errors.New("the server is being stopp
 // have ended. The caller MUST call it, once the context has ended, before it closes what Open shares.
 func Handler(cfg Config) (_ http.Handler, end func()) {
 	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast),
-		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1), own: []byte(rand.Text() + rand.Text())[:32]}
+		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1),
+		packers: newPackers(), own: []byte(rand.Text() + rand.Text())[:32]}
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past, cfg.Who)
+	ws.packers = s.packers
 	ws.register(mux)
 	for _, op := range cli.Operations() {
 		serve := s.answer
@@ -171,9 +174,9 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	mux.HandleFunc("POST "+cli.DecisionRoot, s.propose)
 	mux.HandleFunc("PUT "+cli.DecisionRoot+"/{id}", s.decide)
 	mux.HandleFunc("PUT "+cli.DeploymentsRoot, s.declare)
-	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(schemas.OpenAPI)
+		_ = s.packers.send(w, r, &spool{text: schemas.OpenAPI})
 	})
 	mux.HandleFunc("GET "+cli.LoginRoot, func(w http.ResponseWriter, _ *http.Request) {
 		write(w, http.StatusOK, append([]LoginProvider{}, cfg.Providers...))
@@ -402,9 +405,10 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		return
 	}
 	if tag != "" {
-		w.Header().Set("ETag", tag)
+		w.Header().Set("ETag", tagFor(r, tag))
 	}
 	if did == nil {
+		varies(w.Header())
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
@@ -413,7 +417,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	if pg != nil && pg.next != "" {
 		w.Header().Set("Link", pg.link(pathOf(op)))
 	}
-	if err := out.send(w); err != nil {
+	if err := s.packers.send(w, r, out); err != nil {
 		s.Log.Warn("an answer was cut off", "operation", strings.Join(op.Words, " "), "error", err)
 		panic(http.ErrAbortHandler)
 	}

@@ -53,7 +53,11 @@ func (s *spool) Write(p []byte) (n int, err error) {
 
 // send sends the answer. Who does not read for a while is cut off.
 func (s *spool) send(w http.ResponseWriter) error {
-	to := &timed{w, http.NewResponseController(w)}
+	return s.copy(&timed{w, http.NewResponseController(w)})
+}
+
+// copy writes the answer.
+func (s *spool) copy(to io.Writer) error {
 	if _, err := to.Write(s.text); err != nil || s.file == nil {
 		return err
 	}

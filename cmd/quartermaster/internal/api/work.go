@@ -68,12 +68,13 @@ type work struct {
 
 // works is the long work of the process. What has ended is remembered for a while.
 type works struct {
-	ctx  context.Context // ends with the process
-	most time.Duration   // of work of a workspace
-	log  *slog.Logger
-	door *door
-	past chan struct{} // turns of questions about the past
-	who  func(*http.Request) (app.Principal, error)
+	ctx     context.Context // ends with the process
+	most    time.Duration   // of work of a workspace
+	log     *slog.Logger
+	door    *door
+	past    chan struct{} // turns of questions about the past
+	who     func(*http.Request) (app.Principal, error)
+	packers packers
 	// customerOf returns what the work of a principal counts for.
 	customerOf func(app.Principal) string
 
@@ -417,7 +418,7 @@ func (ws *works) register(mux *http.ServeMux) {
 		ws.mu.Unlock()
 		w.WriteHeader(http.StatusNoContent)
 	}))
-	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/answer", one(func(w http.ResponseWriter, _ *http.Request, of *work) {
+	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/answer", one(func(w http.ResponseWriter, r *http.Request, of *work) {
 		state, _, _ := ws.now(of)
 		switch {
 		case state.Problem != nil:
@@ -427,7 +428,7 @@ func (ws *works) register(mux *http.ServeMux) {
 		default:
 			w.Header().Set("Content-Type", contentType(of.op, of.form))
 			describeOutcome(w.Header(), &cli.Outcome{Code: state.ExitCode})
-			_ = (&spool{text: of.answer}).send(w)
+			_ = ws.packers.send(w, r, &spool{text: of.answer})
 		}
 	}))
 	mux.HandleFunc("GET "+cli.WorkRoot+"/{id}/events", one(ws.events))

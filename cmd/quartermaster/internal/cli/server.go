@@ -198,7 +198,7 @@ func (a *Program) dialer() (*http.Client, string, error) {
 		path := cmp.Or(u.Opaque, u.Path)
 		client.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return transport.DialSocket(ctx, path)
-		}}
+		}, DisableCompression: true} // it costs more than it saves on one machine
 		return client, "http://quartermaster", nil
 	case "http", "https":
 		if err := private(u); err != nil {
