@@ -58,6 +58,10 @@ solver:
 web: ## Build the pages from adapters/web, with a pinned Node from the npm registry
 	@adapters/web/build/build.sh
 
+.PHONY: web-test
+web-test: build ## Test the pages in Chromium on the demo's log: accessibility, figures against commands, journeys
+	@adapters/web/build/test.sh
+
 .PHONY: pages
 pages:
 	@adapters/web/build/build.sh -try

@@ -74,7 +74,7 @@ export async function visit(browser: Browser, site: Site, options: Parameters<Br
   const faults: string[] = []
   page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
   page.on('console', (m) => {
-    if (m.type() === 'error' && !/status of (401|403|404|503)/.test(m.text())) faults.push(`console: ${m.text()}`)
+    if (m.type() === 'error' && !/status of (400|401|403|404|503)/.test(m.text())) faults.push(`console: ${m.text()}`)
   })
   await page.goto(await site.link())
   return { context, page, faults }

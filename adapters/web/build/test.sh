@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Tests the pages on the demo's log, with a real server and a real browser. It needs bin/quartermaster with the pages, and
+# Chromium: CHROMIUM names it, /usr/bin/chromium unless said otherwise. CI_LONG=1 adds themes and all journeys.
+#
+#   adapters/web/build/test.sh [FILE...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+node=$(echo node_modules/node-linux-*/bin/node)
+[ -x "$node" ] && [ -f pages/index.html ] || { echo 'there are no pages: make web builds them' >&2; exit 1; }
+export CHROMIUM=${CHROMIUM:-/usr/bin/chromium}
+if [ ! -x "$CHROMIUM" ]; then
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "there is no $CHROMIUM; installing it needs root and apt-get" >&2
+		exit 1
+	fi
+	apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core
+fi
+export QUARTERMASTER=${QUARTERMASTER:-$PWD/../../bin/quartermaster}
+if [ -z "${QM_WEB_DATA:-}" ]; then
+	QM_WEB_DATA=$(mktemp -d)
+	export QM_WEB_DATA
+	trap 'rm -rf "$QM_WEB_DATA"' EXIT
+	"$QUARTERMASTER" demo --once --quiet --data-dir "$QM_WEB_DATA" >/dev/null
+fi
+"$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine
+"$node" node_modules/typescript/bin/tsc --noEmit -p test
+# One file after the other: they share the data directory, which one server holds.
+files=("$@")
+[ ${#files[@]} -gt 0 ] || mapfile -t files < <(find test -name '*.test.ts' | sort)
+"$node" --test --test-concurrency=1 --test-reporter=spec "${files[@]}"

@@ -1,0 +1,115 @@
+// What holds on every page: it is accessible, breaks no policy, and each figure on it is what the command answers.
+import assert from 'node:assert/strict'
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { after, before, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { answered, figures, found, misread } from './figures.ts'
+import { faulty, pages } from './pages.ts'
+import { browse, serve, settle, visit, type Site } from './site.ts'
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const long = process.env['CI_LONG'] === '1'
+
+let site: Site
+let browser: Browser
+before(async () => {
+  site = await serve()
+  browser = await browse()
+})
+after(async () => {
+  await browser?.close()
+  await site?.close()
+})
+
+interface Violation {
+  id: string
+  nodes: { target: string[]; failureSummary: string }[]
+}
+
+// violations returns what axe finds against WCAG 2.2 AA and its best practices.
+async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(axe)
+  const run = '(async () => (await axe.run(document, { resultTypes: ["violations"] })).violations)()'
+  const all = (await page.evaluate(run)) as Violation[]
+  return all.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary.replaceAll('\n', ' ')}`))
+}
+
+const looks: { name: string; options: Parameters<Browser['newContext']>[0] }[] = [
+  { name: 'light', options: { colorScheme: 'light' } },
+  ...(long
+    ? [
+        { name: 'dark', options: { colorScheme: 'dark' as const } },
+        { name: 'forced colours', options: { forcedColors: 'active' as const } },
+        { name: 'a phone', options: { viewport: { width: 320, height: 640 } } },
+      ]
+    : []),
+]
+
+for (const look of looks) {
+  test(`pages in ${look.name}`, async (t) => {
+    const { context, page, faults } = await visit(browser, site, look.options)
+    for (const path of [...pages, ...faulty]) {
+      await t.test(path, async () => {
+        faults.length = 0
+        await page.goto(site.origin + path)
+        await settle(page)
+        assert.deepEqual(await violations(page), [], 'axe')
+        assert.deepEqual(faults, [], 'faults')
+        assert.equal(await page.locator('h1').count(), 1)
+        assert.ok(!faulty.includes(path) || (await page.locator('[role=alert], table, h1').count()) > 0)
+        const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
+        assert.ok(wide <= 0, `the page is ${wide} px wider than the window`)
+      })
+    }
+    await context.close()
+  })
+}
+
+// axe and the watch for faults find what is there to find.
+test('negative controls', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await settle(page)
+  await page.evaluate(() => {
+    document.querySelector('main')?.append(Object.assign(document.createElement('img'), { src: '/src/none.png' }))
+    document.querySelector('main')?.setAttribute('style', 'color: #ddd')
+    document.querySelector('h1')?.remove()
+  })
+  const found = (await violations(page)).join('\n')
+  assert.match(found, /image-alt/)
+  assert.match(found, /page-has-heading-one/)
+  await page.evaluate(() => {
+    const script = document.createElement('script')
+    try {
+      script.textContent = 'window.stolen = true'
+      document.head.append(script)
+    } catch {
+      // trusted types refuse it before the policy does
+    }
+  })
+  await page.waitForTimeout(50)
+  assert.notEqual(faults.length, 0)
+  assert.equal(await page.evaluate(() => 'stolen' in window), false)
+  await context.close()
+})
+
+// Every figure on a page is in the answer of the command that the page names, and is written as it is.
+test('figures', async (t) => {
+  const { context, page } = await visit(browser, site)
+  let compared = 0
+  for (const path of pages) {
+    await t.test(path, async () => {
+      await page.goto(site.origin + path)
+      await settle(page)
+      for (const seen of await figures(page)) {
+        const want = found(await answered(site, seen.path, seen.query), seen.at)
+        assert.equal(seen.value, want, `${seen.path}?${seen.query} at ${seen.at}`)
+        assert.equal(misread(seen), '', `${seen.path} at ${seen.at}`)
+        compared++
+      }
+    })
+  }
+  await context.close()
+  t.diagnostic(`${compared} figures compared`)
+  assert.ok(compared >= 500, `${compared} figures compared: want 500`)
+})
