@@ -182,7 +182,7 @@ type Spot struct {
 	Provider, Region, GPUModel string
 	UnitHours                  decimal.Decimal // machines × hours on spot
 	Interrupted                int64
-	AssumedPerHour             decimal.Decimal // by the last plan: the share of time lost, if each takes an hour
+	AssumedPerHour             decimal.Decimal // by the plan for that time: the share of time lost, if each takes an hour
 	Plan                       string
 }
 

@@ -124,7 +124,7 @@ func (e *evaluation) failures() {
 	}
 }
 
-// spot judges interruptions of spot machines against the rate that the last plan assumed.
+// spot judges interruptions of spot machines against the rate that the plan for that time assumed.
 func (e *evaluation) spot() {
 	for i := range e.f.Spot {
 		x := &e.f.Spot[i]

@@ -203,7 +203,7 @@ func Rules() []Rule {
 		{
 			ID: SpotLosses, Version: 1, Title: "spot interruptions, more than the plan assumed", Severity: domain.SeverityWarning, Unit: Chance, Side: Below,
 			Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
-			Source: "the rate of the last plan, within 99%", Action: "plan again with the rate that was seen",
+			Source: "the rate of the plan for that time, within 99%", Action: "plan again with the rate that was seen",
 		},
 		{
 			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: domain.SeverityWarning,

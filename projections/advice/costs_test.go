@@ -208,7 +208,7 @@ func TestOwning(t *testing.T) {
 	})
 }
 
-// Spot interruptions are set against the share of time that the last plan takes as lost.
+// Spot interruptions are set against the share of time that the plan for their time takes as lost.
 func TestSpot(t *testing.T) {
 	l := paid()
 	node := storetest.Node("c", "spot", "H100 80GB", 2, storetest.Start-2*domain.Day)
@@ -229,16 +229,21 @@ func TestSpot(t *testing.T) {
 			t.Errorf("without a plan %+v", f.Spot)
 		}
 	})
-	plan := func(at domain.Instant, id, overhead string) {
+	plan := func(at domain.Instant, id, overhead string, horizon domain.Interval) {
 		document := []byte(`{"assumptions": {"spot_overhead": "` + overhead + `"}}`)
 		digest := sha256.Sum256(document)
 		l.Append(domain.Envelope{Workspace: "home", Time: at, Event: &domain.PlanComputed{
-			Plan: id, Position: "0", Method: "m", Horizon: april, Document: document, Digest: digest[:],
+			Plan: id, Position: "0", Method: "m", Horizon: horizon, Document: document, Digest: digest[:],
 		}})
 	}
-	plan(storetest.Start-2*domain.Hour, "old", "0.5")
-	plan(storetest.Start-domain.Hour, "new", "0.05")
-	plan(tick+domain.Hour, "later", "0.9")
+	year := domain.Interval{From: april.From, To: tick + 365*domain.Day}
+	before, after := year, year
+	before.From, after.From = year.From-domain.Day, tick+1
+	plan(storetest.Start-2*domain.Hour, "old", "0.5", year)
+	plan(storetest.Start-domain.Hour, "ahead", "0.9", after)
+	plan(storetest.Start-domain.Hour, "ended", "0.8", domain.Interval{From: april.From + domain.Hour, To: tick})
+	plan(tick+domain.Hour, "new", "0.05", year) // a plan may be recorded after the time that it is for
+	plan(tick+2*domain.Hour, "longer", "0.7", before)
 	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
 		s := find(t, f.Spot, func(*rules.Spot) bool { return true })
 		if len(f.Spot) != 1 || s.Provider != "p" || s.Region != "eu" || s.GPUModel == "" || s.Interrupted != 3 || !s.UnitHours.Equal(storetest.Dec("48")) ||

@@ -113,7 +113,7 @@ func (r *reader) owning() error {
 // interruption is taken to cost, in hours: the restart, and the work since a checkpoint.
 const lostHours = 1
 
-// spot reads how often spot machines were taken back in the last seven days, beside what the latest plan assumed. Without a
+// spot reads how often spot machines were taken back in the last seven days, beside what the plan for that time assumed. Without a
 // plan that assumes something there is nothing to compare with.
 func (r *reader) spot() error {
 	id, overhead, err := r.assumed()
@@ -153,17 +153,23 @@ func (r *reader) spot() error {
 	return nil
 }
 
-// assumed returns the share of spot time that the latest plan assumes to be lost; "" and 0 without a plan.
+// assumed returns the share of spot time that a plan assumes to be lost; "" and 0 without a plan. It is the plan that is
+// about the time: of those whose horizon contains it, the one that begins last, and of equals the one recorded last. When it
+// was recorded does not matter, because plans may be made ahead, and for a time that has passed.
 func (r *reader) assumed() (id string, overhead domain.Decimal, err error) {
 	var last *projections.Version
+	var from domain.Instant
 	err = r.view.Scan(projections.Query{Table: projections.TablePlans}, func(_ projections.Key, row projections.Row) error {
-		v := row.(*projections.History).At(r.at)
-		if v == nil {
-			return nil
-		}
-		if _, ok := v.Event.(*domain.PlanComputed); ok && (last == nil || v.Order.After(last.Order)) {
-			own := *v
-			last = &own
+		for i := range row.(*projections.History).Versions {
+			v := &row.(*projections.History).Versions[i]
+			ev, ok := v.Event.(*domain.PlanComputed)
+			if !ok || r.at < ev.Horizon.From || r.at >= ev.Horizon.To {
+				continue
+			}
+			if last == nil || ev.Horizon.From > from || ev.Horizon.From == from && v.Order.After(last.Order) {
+				own := *v
+				last, from = &own, ev.Horizon.From
+			}
 		}
 		return nil
 	})
