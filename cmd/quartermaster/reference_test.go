@@ -20,6 +20,7 @@ import (
 	"quartermaster/adapters/commandline/manual"
 	"quartermaster/adapters/focus"
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/cmd/quartermaster/internal/cli"
 	"quartermaster/domain"
 	"quartermaster/domain/advice"
 	"quartermaster/projections/costs"
@@ -116,6 +117,11 @@ func rulesPage() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.ID, tableCell(r.Title), side+value, window, r.Severity, coverage,
 			tableCell(r.Source), tableCell(r.Action))
+	}
+	b.WriteString("\n## On the demo\n\nThe generated demo has a cause for each rule. On 2026-06-01 `quartermaster advice` finds each of them, and nothing else.\n" +
+		"What names no source is invented.\n\n| Rule | Findings are about | Planted cause |\n|---|---|---|\n")
+	for _, c := range cli.DemoCauses() {
+		fmt.Fprintf(&b, "| `%s` | `%s` | %s |\n", c.Rule, c.About, tableCell(c.Why))
 	}
 	return b.String()
 }

@@ -229,6 +229,78 @@ func TestServing(t *testing.T) {
 	within(t, "requests waiting for bronze, thousandths", int(bronze.queue/bronze.n), 300, 3000)
 }
 
+// Planted machines report every hour of their service, the index sleeps at night, the two chat clusters are as busy as each
+// other until the weights are swapped, and one spot machine in ten is taken back in an hour.
+func TestPlanted(t *testing.T) {
+	type load struct{ queued, requests uint64 }
+	reports, asleep, taken := map[string]int{}, 0, 0
+	var before, after [2]load // of the small and of the large cluster
+	last := map[string]uint64{}
+	for _, told := range told()["planted"] {
+		env := &domain.Envelope{Time: told.At, Workspace: told.Workspace, Cluster: told.Cluster, Source: "test", Incarnation: 1, Sequence: 1, Event: told.Event}
+		if err := domain.Validate(env); err != nil {
+			t.Fatal(err)
+		}
+		switch ev := told.Event.(type) {
+		case *domain.NodeSampled:
+			reports[ev.Node]++
+			if ev.Holder[0] == 0 {
+				asleep++
+				if hour := ev.Interval.From.Time().Hour(); told.Cluster != demo.PlantedIndex || hour < 2 || hour >= 10 {
+					t.Fatalf("%s sleeps at %s", ev.Node, ev.Interval.From)
+				}
+			}
+		case *domain.SpotInterrupted:
+			taken++
+		case *domain.MetricsObserved:
+			at, to := &before, 0
+			if told.At >= demo.ServingPeriod.To-2*domain.Day {
+				at = &after
+			}
+			if told.Cluster == demo.PlantedLarge {
+				to = 1
+			}
+			for i, m := range ev.Metric {
+				switch domain.SeriesMetric(m) {
+				case domain.MetricWaiting:
+					at[to].queued += ev.Value[i]
+				case domain.MetricRequestsOK:
+					unit := ev.Text(ev.Unit, int(ev.Server[i]))
+					if ev.Value[i] <= last[unit] {
+						t.Fatalf("%s has served %d requests, and then %d", unit, last[unit], ev.Value[i])
+					}
+					at[to].requests += ev.Value[i] - last[unit]
+					last[unit] = ev.Value[i]
+				}
+			}
+		}
+	}
+	hours, machines := 0, 0
+	for _, p := range demo.Plants() {
+		for _, m := range p.Machines() {
+			machines++
+			if want := int(m.Service.Length() / domain.Hour); reports[m.Node] != want {
+				t.Errorf("%s reports %d hours, want %d", m.Node, reports[m.Node], want)
+			}
+			if p.Cluster == demo.PlantedIndex {
+				hours += int(min(m.Service.Length(), 7*domain.Day) / domain.Hour)
+			}
+			if (m.ResourceID == "") != (p.Cluster == demo.PlantedIndex) {
+				t.Errorf("%s is %q on the bill", m.Node, m.ResourceID)
+			}
+		}
+	}
+	if len(reports) != machines || asleep != 4*8*31 {
+		t.Errorf("%d of %d machines report, and %d hours are asleep", len(reports), machines, asleep)
+	}
+	within(t, "interruptions, per mille of the machine-hours on spot", taken*1000/hours, 75, 125)
+	within(t, "requests to the small cluster before, percent", int(before[0].requests*100/(before[0].requests+before[1].requests)), 32, 35)
+	within(t, "requests to the small cluster after, percent", int(after[0].requests*100/(after[0].requests+after[1].requests)), 64, 68)
+	if before[1].queued > before[0].queued*3 || after[0].queued < 100*(after[1].queued+1) {
+		t.Errorf("queues are %v before and %v after", before, after)
+	}
+}
+
 // The same draws give the same events, and other draws give others.
 func TestToldDrawsMatter(t *testing.T) {
 	other := func() func() uint64 { return rand.New(rand.NewPCG(1, 1)).Uint64 }
@@ -236,6 +308,7 @@ func TestToldDrawsMatter(t *testing.T) {
 		"reports": {demo.Reports("gen", "research", seeded(), seeded()), demo.Reports("gen", "research", seeded(), other())},
 		"serving": {demo.Serving("research", seeded()), demo.Serving("research", other())},
 		"jobs":    {demo.Jobs(seeded(), seeded()), demo.Jobs(seeded(), other())},
+		"planted": {demo.Planted(seeded()), demo.Planted(other())},
 	} {
 		if !reflect.DeepEqual(again[0], told()[name]) {
 			t.Errorf("%s differs from one run to the next", name)

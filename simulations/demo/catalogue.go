@@ -40,6 +40,17 @@ func Catalogue() []Source {
 			URL:      "https://docs.vllm.ai/en/latest/usage/metrics.html",
 		},
 		{
+			What: "Planted: a node that fails again and again (that there are such nodes; how often is invented)",
+			Citation: "A. Kokolis, M. Kuchnik, J. Hoffman, A. Kumar, P. Malani, F. Ma, Z. DeVito, S. Sengupta, K. Saladi, C.-J. Wu: " +
+				"Revisiting Reliability in Large-Scale Machine Learning Research Clusters. HPCA 2025, arXiv 2410.21680",
+			URL: "https://arxiv.org/abs/2410.21680",
+		},
+		{
+			What:     "Planted: price of an owned DGX H100 (an estimate of May 2023; what its place and power cost is invented)",
+			Citation: "SemiAnalysis, AI Server Cost Analysis, compiled by epoch-research/training-cost-trends",
+			URL:      "https://github.com/epoch-research/training-cost-trends",
+		},
+		{
 			What: "Demand: growth, daily and weekly profile, change of machine type, spread (generated from " +
 				"published figures; CPU machines there, levels invented)",
 			Citation: "M. Stokely, N. Nadgir, J. Peele, O. Kostakis: Shaved Ice: Optimal Compute Resource " +

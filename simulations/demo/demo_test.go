@@ -104,6 +104,7 @@ var told = sync.OnceValue(func() map[string][]demo.Told {
 		"reports":     demo.Reports("gen", "research", seeded(), seeded()),
 		"serving":     demo.Serving("research", seeded()),
 		"jobs":        demo.Jobs(seeded(), seeded()),
+		"planted":     demo.Planted(seeded()),
 	}
 })
 

@@ -54,5 +54,8 @@
 // (day 520 and day 638), and the spread from week to week. That data counts virtual machines
 // without GPUs and is normalised: the shape is from the data, the levels are not.
 //
+// [Planted] has three small clusters with one thing wrong in each, so that every rule of advice has something to find. What it
+// takes from publications is in [Catalogue]; loads, sizes and mistakes are invented.
+//
 // [Estate] is an invented bill. Its terms are the caller's.
 package demo

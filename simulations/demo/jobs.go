@@ -15,6 +15,7 @@ var JobsPeriod = domain.Interval{From: LoadPeriod.To - 3*domain.Day, To: LoadPer
 // Told is an event of a workspace and when it became true.
 type Told struct {
 	At        domain.Instant
+	Cluster   string // "" for the one that the caller names
 	Workspace string // "" for the cluster's owner
 	Subject   string
 	Event     domain.Event
@@ -45,7 +46,7 @@ func Jobs(draw, ended func() uint64) []Told {
 			name := fmt.Sprintf("%s-job-%05d", vc.name, j.number)
 			tell := func(at domain.Instant, ev domain.Event) {
 				if at < JobsPeriod.To {
-					out = append(out, Told{at, vc.name, name, ev})
+					out = append(out, Told{At: at, Workspace: vc.name, Subject: name, Event: ev})
 				}
 			}
 			tell(queued, &domain.JobQueued{Job: name, Class: domain.ClassTraining, Need: needOf(j.gpus)})

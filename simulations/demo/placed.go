@@ -94,7 +94,7 @@ func Reports(cluster, workspace string, draw, measured func() uint64) []Told {
 					m.redraw(&of[g])
 				}
 			}
-			out = append(out, Told{hour + domain.Hour, "", h.name, h.sample(cluster, workspace, hour, of)})
+			out = append(out, Told{At: hour + domain.Hour, Subject: h.name, Event: h.sample(cluster, workspace, hour, of)})
 		}
 	}
 	return out

@@ -46,7 +46,7 @@ func Deployments(workspace string, at domain.Instant) []Told {
 	var out []Told
 	for i := range servers {
 		s := &servers[i]
-		out = append(out, Told{at, workspace, s.deployment, &domain.DeploymentChanged{
+		out = append(out, Told{At: at, Workspace: workspace, Subject: s.deployment, Event: &domain.DeploymentChanged{
 			Deployment: s.deployment, Model: servingName, Tier: s.tier, Class: domain.ClassServing,
 			Replicas: uint32(s.replicas),
 			Need: domain.GPUNeed{
@@ -61,6 +61,12 @@ func Deployments(workspace string, at domain.Instant) []Told {
 var firstTokenBounds = []uint64{
 	1_000, 5_000, 10_000, 20_000, 40_000, 60_000, 80_000, 100_000, 250_000, 500_000, 750_000,
 	1_000_000, 2_500_000, 5_000_000, 7_500_000, 10_000_000,
+}
+
+// The bounds of vLLM's histogram of times in the queue, in microseconds, up to 60 s.
+var waitBounds = []uint64{
+	300_000, 500_000, 800_000, 1_000_000, 1_500_000, 2_000_000, 2_500_000, 5_000_000, 10_000_000, 15_000_000,
+	20_000_000, 30_000_000, 40_000_000, 50_000_000, 60_000_000,
 }
 
 // Requests by hour of the day, percent of the mean: working days of people in one time zone.
@@ -81,11 +87,57 @@ func Serving(workspace string, draw func() uint64) []Told {
 		for i := range servers {
 			s := &servers[i]
 			for r := range s.replicas {
-				out = append(out, Told{at + servingEach, workspace, s.unit(r), s.sample(d, r, at)})
+				out = append(out, Told{At: at + servingEach, Workspace: workspace, Subject: s.unit(r), Event: s.sample(d, r, at)})
 			}
 		}
 	}
 	return out
+}
+
+// work is what a replica did in an interval.
+type work struct {
+	requests, failed int
+	queued, batch    int // means, in thousandths of a request
+	cache            int // per mille of the KV cache
+	prompts, tokens  int
+	first, wait      domain.Histogram
+}
+
+// work draws what a replica does with requests of an interval. Above 70 % of its capacity requests
+// wait, longer with more load.
+func (s *server) work(d dice, requests int) work {
+	load := requests * 1000 / s.most // per mille of its capacity
+	w := work{
+		requests: requests, queued: max(0, load-700) * max(0, load-700) / 60,
+		first: domain.Histogram{Bounds: firstTokenBounds, Counts: make([]uint64, len(firstTokenBounds)+1)},
+		wait:  domain.Histogram{Bounds: waitBounds, Counts: make([]uint64, len(waitBounds)+1)},
+	}
+	for range requests {
+		span := pick(d, firstTokenSpread)
+		alone, wait := uint64(s.firstToken*10*(span[0]+d.below(span[1]-span[0]))), uint64(d.below(max(1, w.queued))*600)
+		count(&w.first, alone+wait)
+		count(&w.wait, wait)
+	}
+	for range requests {
+		if d.chance(800 + 4*w.queued) {
+			w.failed++
+		}
+	}
+	w.batch = min(servingBatch*1000, servingBatch*load)
+	w.cache = min(990, 60+w.batch/servingBatch*88/100)
+	w.prompts = requests * (s.tokensIn + d.spread(40))
+	w.tokens = (requests - w.failed) * (s.tokensOut + d.spread(10))
+	return w
+}
+
+// count adds a value in microseconds to a histogram.
+func count(h *domain.Histogram, micros uint64) {
+	b := 0
+	for b < len(h.Bounds) && micros > h.Bounds[b] {
+		b++
+	}
+	h.Counts[b]++
+	h.Sum += micros
 }
 
 func (s *server) sample(d dice, replica int, at domain.Instant) *domain.ServingSampled {
@@ -93,35 +145,14 @@ func (s *server) sample(d dice, replica int, at domain.Instant) *domain.ServingS
 	if day := at.Time().Weekday(); day == time.Saturday || day == time.Sunday {
 		n = n * 70 / 100
 	}
-	n = max(1, n+d.spread(n/12))
-	load := n * 1000 / s.most // per mille of its capacity
-	// Above 70 % load requests wait, longer with more load.
-	queued := max(0, load-700) * max(0, load-700) / 60 // thousandths of a request
-	h := domain.Histogram{Bounds: firstTokenBounds, Counts: make([]uint64, len(firstTokenBounds)+1)}
-	for range n {
-		span := pick(d, firstTokenSpread)
-		micros := uint64(s.firstToken*10*(span[0]+d.below(span[1]-span[0])) + d.below(max(1, queued))*600)
-		b := 0
-		for b < len(h.Bounds) && micros > h.Bounds[b] {
-			b++
-		}
-		h.Counts[b]++
-		h.Sum += micros
-	}
-	failed := 0
-	for range n {
-		if d.chance(800 + 4*queued) {
-			failed++
-		}
-	}
-	batch := min(servingBatch*1000, servingBatch*load)
+	w := s.work(d, max(1, n+d.spread(n/12)))
 	return &domain.ServingSampled{
 		Deployment: s.deployment, Unit: s.unit(replica), Model: servingName, Tier: s.tier, Engine: "vllm",
-		Interval: domain.Interval{From: at, To: at + servingEach}, TTFT: h,
-		QueueDepthMilli: uint64(queued), BatchSizeMilli: uint64(batch),
-		KVCachePermille:  uint64(min(990, 60+batch/servingBatch*88/100)),
-		PromptTokens:     uint64(n * (s.tokensIn + d.spread(40))),
-		GenerationTokens: uint64((n - failed) * (s.tokensOut + d.spread(10))),
-		RequestsOK:       uint64(n - failed), RequestsFailed: uint64(failed),
+		Interval: domain.Interval{From: at, To: at + servingEach}, TTFT: w.first,
+		QueueDepthMilli: uint64(w.queued), BatchSizeMilli: uint64(w.batch),
+		KVCachePermille:  uint64(w.cache),
+		PromptTokens:     uint64(w.prompts),
+		GenerationTokens: uint64(w.tokens),
+		RequestsOK:       uint64(w.requests - w.failed), RequestsFailed: uint64(w.failed),
 	}
 }

@@ -93,7 +93,9 @@ computed from the contract, not from the lines.
 The generated fleet reports activity and memory of most GPUs. It has model servers of two
 tiers, and jobs of three days. Four exceptions are planted on purpose and marked where they
 show: a node that is declared and never reports (one in fleet, one in costs), and a machine on
-the bill that is not in the fleet (two in costs). There are no other exceptions.
+the bill that is not in the fleet (two in costs). There are no other exceptions. Three small
+clusters of H100, a contract and a machine that fails again and again are planted, too: so each
+rule of "quartermaster advice" fires, and docs/reference/rules.md names the cause that it finds.
 
 A second run on the same directory imports nothing twice, and continues an interrupted run.
 Without --once the demo then keeps the log open for other commands, and prints a link that opens
@@ -216,13 +218,16 @@ const (
 	demoSeed              = 20260501
 )
 
+// Of the generated fleet: its clusters, and the first of the workspaces that use the rented one.
+const demoRented, demoOwned, demoFirstTenant = "gen-rented", "gen-owned", "vc-a01"
+
 // generate writes the files of the generated fleet, unless they exist.
 func (d *demoRun) generate() error {
 	dir := filepath.Join(d.app.Dir, "files")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	d.label, d.billed, d.owned, d.wanted = "GENERATED fleet, not a measurement", "gen-rented", "gen-owned", "gen-wanted"
+	d.label, d.billed, d.owned, d.wanted = "GENERATED fleet, not a measurement", demoRented, demoOwned, "gen-wanted"
 	d.demandNote = "generated in the shape of a published demand for CPU machines"
 	d.nodes, d.pods = filepath.Join(dir, "nodes.csv"), filepath.Join(dir, "pods.csv")
 	d.usage, d.demands, d.prices = filepath.Join(dir, "usage.csv"), filepath.Join(dir, "demand.csv"), filepath.Join(dir, "prices.csv")
@@ -401,6 +406,9 @@ func (d *demoRun) advise(ctx context.Context) error {
 	}
 	fmt.Fprintf(d.app.out, "\n== What needs a person on %s: each is an incident once \"quartermaster serve\" runs\n", day(demoNow))
 	d.app.showCases(found.Cases)
+	if d.draw != nil {
+		fmt.Fprintln(d.app.out, "planted on purpose: docs/reference/rules.md names the cause of each rule's findings")
+	}
 	fmt.Fprintf(d.app.out, "\n== What to do: the five best of %s\n", comma(len(todo.Made)))
 	d.app.actionTable(d.ans.Recommendations, shownAdvice)
 	return nil

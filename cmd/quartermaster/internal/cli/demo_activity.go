@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,6 +31,7 @@ func (d *demoRun) activity(ctx context.Context) error {
 		{"reports.v1", d.owned, func() []demo.Told { return demo.Reports(d.owned, demoResearch, d.draw(1), d.draw(5)) }},
 		{"serving.v1", d.owned, func() []demo.Told { return demo.Serving(demoResearch, d.draw(6)) }},
 		{"jobs.v1", d.billed, func() []demo.Told { return demo.Jobs(d.draw(2), d.draw(7)) }},
+		{"planted.v1", "", func() []demo.Told { return demo.Planted(d.draw(8)) }},
 	} {
 		told := part.told()
 		// Each model server is a separate source, like its exporter.
@@ -40,7 +42,7 @@ func (d *demoRun) activity(ctx context.Context) error {
 				source += "/" + t.Subject
 			}
 			sources[source] = append(sources[source], domain.Envelope{
-				Time: t.At, Recorded: t.At, Subject: t.Subject, Workspace: t.Workspace, Cluster: part.cluster, Event: t.Event,
+				Time: t.At, Recorded: t.At, Subject: t.Subject, Workspace: t.Workspace, Cluster: cmp.Or(t.Cluster, part.cluster), Event: t.Event,
 			})
 		}
 		if err := d.appendSources(ctx, part.name, sources); err != nil {

@@ -83,15 +83,30 @@ workspaces:
 	for _, t := range d.tenants {
 		fmt.Fprintf(&b, "  - {id: %q, parent: platform}\n", t)
 	}
+	if d.draw != nil {
+		fmt.Fprintf(&b, "  - {id: %s, name: Assistant, parent: platform}\n  - {id: %s, name: Search, parent: platform}\n",
+			demo.PlantedChat, demo.PlantedSearch)
+	}
 	fmt.Fprintf(&b, `regions:
   - {id: %s, country: US, name: Northern Virginia}
   - {id: %s, country: US, name: Oregon}
   - {id: own, country: CN, name: Own data centre}
-clusters:
+`, demoRegion, demoOther)
+	if d.draw != nil {
+		fmt.Fprintf(&b, "  - {id: %s, country: US, name: Chicago}\n", demo.PlantedRegion)
+	}
+	fmt.Fprintf(&b, `clusters:
   - {id: %s, provider: aws, provider_class: hyperscaler, region: %s, billing_account: %s}
   - {id: %s, provider: own, provider_class: owned, region: own}
   - {id: %s, provider: aws, provider_class: hyperscaler, region: %s}
-policies:
+`, d.billed, demoRegion, demoAccount, d.owned, d.wanted, demoRegion)
+	if d.draw != nil {
+		for _, p := range demo.Plants() {
+			fmt.Fprintf(&b, "  - {id: %s, provider: %s, provider_class: neocloud, region: %s, billing_account: %s, workspace: %s}\n",
+				p.Cluster, p.Provider, demo.PlantedRegion, p.Account, p.Workspace)
+		}
+	}
+	fmt.Fprintf(&b, `policies:
   - {id: research-stays, kind: residency, selector: {workspace: research}, countries: [CN]}
   - {id: some-spot, kind: spot_share, share: 0.1}
   - {id: discounts, kind: commitment_discount, value: as_supplied}
@@ -103,8 +118,7 @@ quotas:
   - {id: gpus, workspace: %q, resource: nvidia.com/gpu, limit: 150, hard: false}
 budgets:
   - {id: second-quarter, workspace: %q, period: 2026-Q2, amount: 420000 USD, basis: accrual, hard: false}
-`, demoRegion, demoOther, d.billed, demoRegion, demoAccount, d.owned, d.wanted, demoRegion, demoRegion, demoAccount, demoGPU,
-		d.tenants[0], d.tenants[0])
+`, demoRegion, demoAccount, demoGPU, d.tenants[0], d.tenants[0])
 	estate, err := app.ReadDeclarations(app.Document{Name: "the demo's estate", Text: strings.NewReader(b.String())})
 	if err != nil {
 		return err
@@ -121,7 +135,7 @@ budgets:
 	if err != nil {
 		return err
 	}
-	bought, err := d.declare(ctx, buyer, app.Declare(d.commitment()))
+	bought, err := d.declare(ctx, buyer, app.Declare(d.commitments()...))
 	if err != nil {
 		return err
 	}
@@ -177,16 +191,20 @@ var (
 	demoSpotRate = decimal.RequireFromString("12.4848")
 )
 
-func (d *demoRun) commitment() domain.Envelope {
+func (d *demoRun) commitments() []domain.Envelope {
 	half, rest := decimal.New(5, -1), decimal.New(25, -2)
-	return domain.Envelope{Time: app.Now(), Subject: demoCommitment, Workspace: app.Platform, Event: &domain.CommitmentPurchased{
+	all := []domain.Envelope{{Time: app.Now(), Subject: demoCommitment, Workspace: app.Platform, Event: &domain.CommitmentPurchased{
 		Commitment: demoCommitment, Contract: "demo", Market: domain.Market{Provider: "aws", Region: demoRegion}, BillingAccount: demoAccount,
 		Kind: domain.OfferReserved, SKU: demoSKU, GPUModel: demoGPU, GPUsPerUnit: 8, Units: demoCommitted,
 		Term:    domain.Interval{From: instantOf(2025, 10, 1), To: instantOf(2026, 10, 1)},
 		Upfront: domain.Money{Currency: "USD"}, Hourly: domain.Money{Amount: demoHourly, Currency: "USD"}, GuaranteesCapacity: true,
 		Owners:   []domain.Share{{Workspace: app.Platform, Share: half}, {Workspace: d.tenants[0], Share: rest}, {Workspace: d.tenants[1], Share: rest}},
 		NoticeBy: instantOf(2026, 9, 1),
-	}}
+	}}}
+	if d.draw != nil {
+		all = append(all, plantedContract(app.Now()))
+	}
+	return all
 }
 
 // machine is a node of the billed cluster and the time in the month for which it was held.
@@ -263,18 +281,28 @@ func (d *demoRun) incidents(ctx context.Context) error {
 		return err
 	}
 	first, second, serviced := broken(ms)
+	type outage struct {
+		node   int
+		time   domain.Interval
+		code   uint32
+		detail string
+	}
+	const offBus = "GPU has fallen off the bus"
+	outages := []outage{{first, firstOutage, 79, offBus}, {second, secondOutage, 79, offBus}}
+	if d.draw != nil {
+		for _, t := range lemonOutages {
+			outages = append(outages, outage{lemon(ms), t, 48, "double-bit ECC error"})
+		}
+	}
 	env := func(at domain.Instant, node int, ev domain.Event) domain.Envelope {
 		return domain.Envelope{Time: at, Recorded: at, Subject: ms[node].name, Cluster: d.billed, Event: ev}
 	}
 	var envs []domain.Envelope
-	for _, o := range []struct {
-		node int
-		time domain.Interval
-	}{{first, firstOutage}, {second, secondOutage}} {
+	for _, o := range outages {
 		name := ms[o.node].name
 		envs = append(envs,
-			env(o.time.From, o.node, &domain.GPUFaultObserved{Node: name, Kind: domain.FaultXID, Code: 79, Count: 1, Class: "hardware", Fatal: true, Detail: "GPU has fallen off the bus (generated)"}),
-			env(o.time.From, o.node, &domain.NodeCordoned{Node: name, Reason: "XID 79 (generated)", Repair: true}),
+			env(o.time.From, o.node, &domain.GPUFaultObserved{Node: name, Kind: domain.FaultXID, Code: o.code, Count: 1, Class: "hardware", Fatal: true, Detail: o.detail + " (generated)"}),
+			env(o.time.From, o.node, &domain.NodeCordoned{Node: name, Reason: fmt.Sprintf("XID %d (generated)", o.code), Repair: true}),
 			env(o.time.To, o.node, &domain.NodeReturned{Node: name, Reason: "repaired (generated)"}),
 		)
 	}
@@ -298,6 +326,9 @@ func (d *demoRun) market(ctx context.Context) error {
 		o.Market, o.SKU, o.GPUModel, o.GPUCount, o.GPUMemoryMiB = domain.Market{Provider: "aws", Region: demoRegion}, demoSKU, demoGPU, 8, 32<<10
 		o.Currency, o.ValidFrom, o.Generated = "USD", instantOf(2026, 1, 1), true
 		envs = append(envs, domain.Envelope{Time: o.ValidFrom, Recorded: o.ValidFrom, Subject: o.Offer, Event: &o})
+	}
+	if d.draw != nil {
+		envs = append(envs, plantedOffers()...)
 	}
 	return d.append(ctx, "market.v1", envs)
 }
@@ -328,21 +359,40 @@ func (d *demoRun) bill(ctx context.Context) error {
 		}
 		e.Nodes = append(e.Nodes, x)
 	}
+	bills := []monthBill{{"2026-05", e}}
+	if d.draw != nil {
+		bills = append(bills, plantedBills()...)
+	}
 	dir := filepath.Join(d.app.Dir, "files")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	lines, invoices := filepath.Join(dir, "bill-2026-05.csv"), filepath.Join(dir, "invoice-2026-05.csv")
+	for _, b := range bills {
+		if err := d.importBill(ctx, dir, b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// monthBill is a supplier's bill and the end of its files' names.
+type monthBill struct {
+	name   string
+	estate *demo.Estate
+}
+
+func (d *demoRun) importBill(ctx context.Context, dir string, b monthBill) error {
+	lines, invoices := filepath.Join(dir, "bill-"+b.name+".csv"), filepath.Join(dir, "invoice-"+b.name+".csv")
 	if err := app.WriteWhole(lines, func(w io.Writer) error {
 		fw := focus.NewWriter(w)
-		if err := e.Lines(fw.WriteLine); err != nil {
+		if err := b.estate.Lines(fw.WriteLine); err != nil {
 			return err
 		}
 		return fw.Flush()
 	}); err != nil {
 		return err
 	}
-	due, err := e.Invoices()
+	due, err := b.estate.Invoices()
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/domain"
+	"quartermaster/domain/advice"
 	"quartermaster/domain/attribution"
 	"quartermaster/domain/long"
 	"quartermaster/projections/costs"
@@ -79,13 +81,13 @@ func TestDemo(t *testing.T) {
 	}
 
 	// The bill is what it is without the activity, and each team has a cost per useful hour.
-	if d.ans.InvoiceTotal != "2187110.43" || d.ans.Difference != "0.00" {
+	if d.ans.InvoiceTotal != "2417814.75" || d.ans.Difference != "0.00" {
 		t.Errorf("the invoice is %s with a difference of %s", d.ans.InvoiceTotal, d.ans.Difference)
 	}
 	useful := 0
 	for i := range owed.Groups {
 		g := &owed.Groups[i]
-		if g.Allocated == 0 {
+		if g.Allocated == 0 || !slices.Contains(d.tenants, g.Key[costs.ByWorkspace]) {
 			continue
 		}
 		if useful++; g.PerUseful == nil || g.PerUseful.LessThanOrEqual(*g.PerAllocated) || g.Measured >= g.Allocated {
@@ -102,7 +104,7 @@ func TestDemo(t *testing.T) {
 		t.Errorf("one more exception gives %v", err)
 	}
 
-	served, err := c.Serving(t.Context(), "", demo.ServingPeriod, serving.Filter{})
+	served, err := c.Serving(t.Context(), "", demo.ServingPeriod, serving.Filter{Cluster: d.owned})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +142,72 @@ func TestDemo(t *testing.T) {
 	if d.ans.Imported = 0; d.activity(t.Context()) != nil || d.ans.Imported != 0 {
 		t.Errorf("the second run imports %d events", d.ans.Imported)
 	}
+}
+
+// Each rule of advice finds the cause that is planted for it in the generated demo, from its events, and nothing else.
+func TestDemoCauses(t *testing.T) {
+	causes := map[advice.RuleID]*DemoCause{}
+	for i, c := range DemoCauses() {
+		if c.Why == "" || c.About == (advice.Subject{}) || i >= len(advice.Rules()) || advice.Rules()[i].ID != c.Rule {
+			t.Errorf("cause %d is %+v", i, c)
+		}
+		causes[c.Rule] = &c
+	}
+	if len(causes) != len(advice.Rules()) {
+		t.Errorf("causes of %d rules, want %d", len(causes), len(advice.Rules()))
+	}
+
+	a := commandLine(&app.App{Dir: t.TempDir()}, io.Discard, io.Discard)
+	d := &demoRun{app: a, say: func(string, ...any) {}}
+	if err := d.generate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.caller().Begin(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.WriteFile(d.demands, []byte("usage_hour,region_num,instance_type,norm_usage\n"), 0o600); err != nil { // takes long to plan
+		t.Fatal(err)
+	}
+	plan := func(ctx context.Context) error {
+		q := app.UsualPlan()
+		q.At, q.Assumptions.Months = demoNow, 1
+		_, _, err := d.caller().Plan(ctx, "", q)
+		return err
+	}
+	for _, step := range []func(context.Context) error{d.estate, d.imports, d.activity, d.incidents, d.market, d.bill, plan} {
+		if err := step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ans, err := d.caller().Advice(t.Context(), "", app.AdviceQuery{At: demoNow})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[advice.RuleID]int{}
+	for i := range ans.Findings {
+		f := &ans.Findings[i]
+		if f.Status != advice.Firing {
+			continue
+		}
+		found[f.Rule]++
+		about, of := f.Subject.String(), causes[f.Rule]
+		for _, word := range strings.Fields(of.About.String()) {
+			if !slices.Contains(strings.Fields(about), word) {
+				t.Errorf("%s finds %s, and what is planted is %s: %s", f.Rule, about, of.About, f.Summary)
+			}
+		}
+	}
+	for id, c := range causes {
+		if found[id] == 0 {
+			t.Errorf("%s does not find %s: %s", id, c.About, c.Why)
+		}
+	}
+	t.Logf("findings: %v", found)
 }
 
 // Whatever a report finds beyond what was planted, or fails to find of it, stops the demo.
