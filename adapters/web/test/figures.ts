@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import type { Page } from 'playwright-core'
 import { commands } from '../src/api/commands.ts'
 import type { Site } from './site.ts'
@@ -40,6 +41,37 @@ export function args(path: string, query: Record<string, unknown>): string[] {
     }
   }
   return [...words, ...named, '-o', 'json']
+}
+
+interface Schema {
+  $ref?: string
+  type?: string | string[]
+  properties?: Record<string, Schema>
+  additionalProperties?: Schema | boolean
+  items?: Schema
+  anyOf?: Schema[]
+}
+
+interface Document {
+  paths: Record<string, Record<string, { operationId: string }>>
+  components: { schemas: Record<string, Schema> }
+}
+
+const document = JSON.parse(readFileSync(new URL('../../../schemas/openapi/v1.json', import.meta.url), 'utf8')) as Document
+
+// unknown returns those of some pointers that lead to no field of an operation's answer, by the document of the API. A table
+// shows a dash for a field that is gone, which nobody would notice.
+export function unknown(path: string, pointers: string[]): string[] {
+  const answer = document.components.schemas[`answer.${path.replace('/api/v1/', '').replaceAll('/', '-')}`]
+  return pointers.filter((p) => p.split('/').slice(1).reduce<Schema | undefined>(step, answer) === undefined)
+}
+
+function step(schema: Schema | undefined, name: string): Schema | undefined {
+  while (schema && !schema.properties && !schema.items && !schema.additionalProperties) {
+    schema = schema.$ref ? document.components.schemas[schema.$ref.replace('#/components/schemas/', '')] : schema.anyOf?.find((s) => s.type !== 'null')
+  }
+  if (schema?.items) return /^\d+$/.test(name) ? schema.items : undefined
+  return schema?.properties?.[name] ?? (typeof schema?.additionalProperties === 'object' ? schema.additionalProperties : undefined)
 }
 
 const answers = new Map<string, Promise<unknown>>()

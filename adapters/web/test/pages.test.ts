@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { after, before, test } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
-import { answered, figures, found, misread } from './figures.ts'
+import { answered, figures, found, misread, unknown } from './figures.ts'
 import { faulty, pages } from './pages.ts'
 import { browse, serve, settle, visit, type Site } from './site.ts'
 
@@ -57,6 +57,8 @@ for (const look of looks) {
         assert.deepEqual(await violations(page), [], 'axe')
         assert.deepEqual(faults, [], 'faults')
         assert.equal(await page.locator('h1').count(), 1)
+        const tables = await page.$$eval('table[data-list]', (all) => all.map((t) => [t.getAttribute('data-path') ?? '', t.getAttribute('data-list') ?? '', t.getAttribute('data-columns') ?? '']))
+        for (const [of = '', list = '', columns = ''] of tables) assert.deepEqual(unknown(of, columns.split(' ').map((c) => `${list}/0${c}`)), [], `columns of ${of}`)
         assert.ok(!faulty.includes(path) || (await page.locator('[role=alert], table, h1').count()) > 0)
         const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth)
         assert.ok(wide <= 0, `the page is ${wide} px wider than the window`)
@@ -102,6 +104,7 @@ test('figures', async (t) => {
       await page.goto(site.origin + path)
       await settle(page)
       for (const seen of await figures(page)) {
+        assert.deepEqual(unknown(seen.path, [seen.at]), [])
         const want = found(await answered(site, seen.path, seen.query), seen.at)
         assert.equal(seen.value, want, `${seen.path}?${seen.query} at ${seen.at}`)
         assert.equal(misread(seen), '', `${seen.path} at ${seen.at}`)
