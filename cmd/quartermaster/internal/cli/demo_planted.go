@@ -46,7 +46,7 @@ func DemoCauses() []DemoCause {
 		{advice.NoticeDue, contract, "it wants notice by 2026-06-30"},
 		{advice.Quota, advice.Subject{Workspace: demoFirstTenant, Name: "gpus"}, "the quota is 150 GPUs"},
 		{advice.Budget, advice.Subject{Workspace: demoFirstTenant, Name: "second-quarter"}, "the budget is 420,000 USD"},
-		{advice.Failures, rented, "a lemon: one machine fails four times in its last week. Some nodes fail far more often than others (Kokolis et al., HPCA'25)"},
+		{advice.Failures, advice.Subject{Cluster: demoRented, Node: demoLemon}, "a lemon: one machine fails four times in its last week. Some nodes fail far more often than others (Kokolis et al., HPCA'25)"},
 		{advice.SpotLosses, h100, "spot machines are taken back once in ten hours, where the plan assumes that 5% of their time is lost"},
 		{advice.CostAnomaly, advice.Subject{Workspace: demo.PlantedSearch, Region: demo.PlantedRegion, Component: "allocated"},
 			"a job that retries without end took four more machines on Saturday"},
@@ -54,6 +54,9 @@ func DemoCauses() []DemoCause {
 		{advice.Evidence, advice.Subject{Cluster: demoOwned, Node: demo.SilentNode}, "a node is declared, and its agent was never installed"},
 	}
 }
+
+// demoLemon is what [lemon] finds on the generated fleet.
+const demoLemon = "vc-a09-004"
 
 // lemon returns the machine that fails again and again: the next of the least busy ones.
 func lemon(ms []machine) int {
