@@ -19,15 +19,17 @@ export function scaled(value: string | number, by: bigint, places: number): stri
   return digits(n < 0n && whole > 0n ? `-${text}` : text)
 }
 
-// money writes an amount with two places if it has more, rounded half away from zero.
-export function money(text: string): string {
-  const parts = /^(-?)(\d+)\.(\d{3,})$/.exec(text)
-  if (!parts) return digits(text)
-  const [, sign, whole = '', places = ''] = parts
-  return scaled(sign + whole + places, 10n ** BigInt(places.length), 2)
+// rounded writes a decimal with some places, rounded half away from zero.
+export function rounded(value: string | number, places: number): string {
+  const parts = /^(-?\d+)(?:\.(\d+))?$/.exec(String(value))
+  if (!parts) return String(value)
+  const rest = parts[2] ?? ''
+  return scaled(`${parts[1]}${rest}`, 10n ** BigInt(rest.length), places)
 }
 
-export type Kind = 'text' | 'number' | 'count' | 'money' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
+// Kind is how a value is written: money to two places and a price to four, so that columns align; the derivation has every
+// digit. A number has all of its digits, such as an amount that the server rounded to the currency's own places.
+export type Kind = 'text' | 'number' | 'count' | 'money' | 'price' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
 
 // written writes a value of an answer. What is absent is a dash.
 export function written(value: unknown, kind: Kind): string {
@@ -38,7 +40,9 @@ export function written(value: unknown, kind: Kind): string {
     case 'count':
       return digits(v)
     case 'money':
-      return money(String(v))
+      return rounded(v, 2)
+    case 'price':
+      return rounded(v, 4)
     case 'gpu-hours':
       return scaled(v, 3_600_000n, 1)
     case 'permille':

@@ -45,3 +45,12 @@ class View {
 }
 
 export const view = new View()
+
+// part returns the address of a part of this page, with the filters that are kept, those that are named, and changes.
+export function part(show: string, changes: Record<string, string | readonly string[]> = {}, keep: string[] = []): string {
+  const q = new URLSearchParams()
+  if (show) q.set('show', show)
+  for (const [name, value] of view.query) if (((kept as readonly string[]).includes(name) || keep.includes(name)) && !(name in changes)) q.append(name, value)
+  for (const [name, value] of Object.entries(changes)) for (const one of typeof value === 'string' ? [value] : value) if (one) q.append(name, one)
+  return q.size > 0 ? `${view.path}?${q}` : view.path
+}

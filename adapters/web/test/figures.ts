@@ -94,7 +94,8 @@ async function ask(site: Site, words: string[]): Promise<unknown> {
     text = await site.answer(words)
   }
   try {
-    return JSON.parse(text) as unknown
+    if (!/^\{.*\}\n$/.test(text)) return JSON.parse(text) as unknown // else a list of one, line by line
+    return [JSON.parse(text) as unknown]
   } catch {
     return text.trimEnd().split('\n').map((line) => JSON.parse(line) as unknown)
   }

@@ -1,10 +1,17 @@
 import { commands } from './commands'
 import type { components, paths } from './document'
 
+// Answered is what an operation answers with at once: a value, or a list that is sent line by line.
+type Answered<P extends keyof paths> = paths[P] extends { get: { responses: { 200: { content: infer C } } } }
+  ? C extends { 'application/json': infer D }
+    ? D
+    : C extends { 'application/x-ndjson': infer L }
+      ? L[]
+      : never
+  : never
+
 // Reading is every operation that answers at once.
-export type Reading = {
-  [P in keyof paths]: paths[P] extends { get: { responses: { 200: { content: { 'application/json': unknown } } } } } ? P : never
-}[keyof paths]
+export type Reading = { [P in keyof paths]: [Answered<P>] extends [never] ? never : P }[keyof paths]
 
 // Working is every operation that answers when its work is done.
 export type Working = {
@@ -27,9 +34,7 @@ type Noun<P extends string> = P extends `/api/v1/${infer W}` ? Joined<W> : never
 type Joined<W extends string> = W extends `${infer A}/${infer B}` ? `${A}-${Joined<B>}` : W
 type Done<N extends string> = components['schemas'] extends Record<N, infer D> ? D : never
 
-export type Data<P extends Operation> = paths[P] extends { get: { responses: { 200: { content: { 'application/json': infer D } } } } }
-  ? D
-  : Done<`answer.${Noun<P>}`>
+export type Data<P extends Operation> = [Answered<P>] extends [never] ? Done<`answer.${Noun<P>}`> : Answered<P>
 
 // Answer is what an operation answered, with the question.
 export interface Answer<P extends Operation = Operation> {

@@ -44,16 +44,17 @@ export class Question<P extends Reading> {
     this.#again++
   }
 
-  // more adds the rows of the next page to the list of the answer.
-  async more(list: string): Promise<void> {
+  // more adds the rows of the next page to the list of the answer; '': the answer is the list.
+  async more(list = ''): Promise<void> {
     const before = this.answer
     if (!before?.next) return
     this.#more = new AbortController()
     this.asking = true
     try {
       const next = await more(before, this.#more.signal)
-      const rows = (of: Answer<P>) => (of.data as Record<string, unknown[]>)[list] ?? []
-      this.#take({ ...before, next: next.next, data: { ...(before.data as object), [list]: [...rows(before), ...rows(next)] } as typeof before.data })
+      const rows = (of: Answer<P>) => (list ? (of.data as Record<string, unknown[]>)[list] : (of.data as unknown[])) ?? []
+      const all = [...rows(before), ...rows(next)]
+      this.#take({ ...before, next: next.next, data: (list ? { ...(before.data as object), [list]: all } : all) as typeof before.data })
     } catch (e) {
       if (!this.#more.signal.aborted) this.#fail(e)
     }

@@ -49,7 +49,9 @@ are unchanged, and only the last digit moved. Suppliers' columns and periods sta
 				return err
 			}
 			if a.json {
-				return a.answerJSON(p)
+				shown := *p
+				shown.Postings = firstOf(p.Postings, limit)
+				return a.answerJSON(&shown)
 			}
 			a.showPostings(p, limitOf(cmd, limit))
 			return nil
@@ -57,7 +59,7 @@ are unchanged, and only the last digit moved. Suppliers' columns and periods sta
 	}
 	f := cmd.Flags()
 	f.StringVar(&month, "month", "", "month that is posted into, for example 2026-06 (default the open period)")
-	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none)")
+	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none, in JSON all)")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }
@@ -70,6 +72,14 @@ func limitOf(cmd *cobra.Command, limit int) int {
 		return noPostings
 	}
 	return max(0, limit)
+}
+
+// firstOf returns the first so many; 0 is all.
+func firstOf[T any](all []T, limit int) []T {
+	if limit > 0 && limit < len(all) {
+		return all[:limit]
+	}
+	return all
 }
 
 func (a *Program) showPostings(p *app.Postings, limit int) {

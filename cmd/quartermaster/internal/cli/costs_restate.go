@@ -40,7 +40,9 @@ FROM and TO are what --as-of takes: positions, names of snapshots, or times.`,
 				return err
 			}
 			if a.json {
-				return a.answerJSON(r)
+				shown := *r
+				shown.Changes = firstOf(r.Changes, limit)
+				return a.answerJSON(&shown)
 			}
 			a.showRestatement(r, limitOf(cmd, limit))
 			return nil
@@ -48,7 +50,7 @@ FROM and TO are what --as-of takes: positions, names of snapshots, or times.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&period, "period", "", "billing month in UTC, for example 2026-05 (required)")
-	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none)")
+	f.IntVar(&limit, "limit", 0, "list so many single allocations, too; 0 is all (default none, in JSON all)")
 	must(cmd.MarkFlagRequired("period"))
 	return cmd
 }
