@@ -24,7 +24,7 @@ var beneath = []string{
 	"cmd/quartermaster/internal/app ofOthers access.Beneath",
 	"cmd/quartermaster/internal/app postedWithin access.Beneath",
 	"cmd/quartermaster/internal/app useBudget access.Beneath", // a workspace's own share of commitments
-	"projections/usage NewReportFrom access.Beneath",
+	"projections/usage newReporter access.Beneath",
 
 	// Below the division of costs, and of operations that need the whole estate.
 	"cmd/quartermaster/internal/app divideAsClosed m.View",

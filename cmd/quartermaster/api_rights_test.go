@@ -157,6 +157,7 @@ var withinQuestions = map[string][]string{
 	"simulate list":     {""},
 	"simulate show":     {"simulation=a"},
 	"usage":             {"from=2026-05-01&to=2026-05-02", "from=2026-05-01&to=2026-05-02&under=emea", "from=2026-05-01&to=2026-05-02&by=deployment&by=node", "from=2026-05-01&to=2026-05-02&by=gpu", "from=2026-05-01&to=2026-05-02&as_of=2026-05-02"},
+	"usage course":      {"from=2026-05-01&to=2026-05-02", "from=2026-05-01&to=2026-05-02&points=3&by=workspace&by=gpu_model", "from=2026-05-01&to=2026-05-02&under=emea"},
 }
 
 func queryOf(t *testing.T, text string) url.Values {

@@ -108,6 +108,7 @@ var operations = func() map[string]OperationRule {
 		"snapshot list":     estate(admin, auditor, operator),
 		"streams list":      estate(admin, auditor, operator),
 		"usage":             within(roles...),
+		"usage course":      within(roles...),
 
 		// What changes something. A decision needs a key of an operator who may sign it, too.
 		"access end-sessions": estate(admin, operator),

@@ -42,6 +42,39 @@ func BenchmarkUsage(b *testing.B) {
 	}
 }
 
+// A course by cluster costs no more than a report by cluster and hour of the same time.
+func BenchmarkCourse(b *testing.B) {
+	const nodes, hours = 1250, 24
+	m, err := storetest.Fleet(nodes, hours, storetest.Start).Fold(context.Background())
+	if err != nil {
+		b.Fatal(err)
+	}
+	period := domain.Interval{From: storetest.Start, To: storetest.Start + hours*domain.Hour}
+	for name, ask := range map[string]func(projections.View) error{
+		"course": func(v projections.View) error {
+			_, err := usage.NewCourse(v, period, 300, usage.Filter{}, usage.ByCluster)
+			return err
+		},
+		"report by hour": func(v projections.View) error {
+			_, err := usage.NewReport(v, period.From, period.To, usage.Filter{}, usage.ByCluster, usage.ByHour)
+			return err
+		},
+		"report": func(v projections.View) error {
+			_, err := usage.NewReport(v, period.From, period.To, usage.Filter{}, usage.ByCluster)
+			return err
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := m.View(context.Background(), ask); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(nodes*hours), "ns/node-hour")
+		})
+	}
+}
+
 // months returns a log of nodes of eight GPUs over whole months before [storetest.Start], and two
 // days after it: one report an hour, holders that change every six hours.
 func months(nodes, months int) *storetest.Log {

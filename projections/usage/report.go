@@ -28,28 +28,11 @@ func NewReport(view projections.View, from, to domain.Instant, filter Filter, by
 func NewReportFrom(
 	view projections.View, kept Kept, sealed int64, from, to domain.Instant, filter Filter, by ...Dimension,
 ) (*Report, error) {
-	r, err := newReporter(view, filter, by)
+	r, err := newReporter(view, domain.Interval{From: from, To: to}, filter, by)
 	if err != nil {
 		return nil, err
-	}
-	if err := checkPeriod(from, to); err != nil {
-		return nil, err
-	}
-	r.report.From, r.report.To = from, to
-	topics := []domain.Topic{domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware}
-	if r.at.workloads != nil {
-		topics = append(topics, domain.TopicDeployments)
 	}
 	period := domain.Interval{From: from, To: to}
-	r.report.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, period, topics...)
-	if err != nil {
-		return nil, err
-	}
-	// How time is divided depends on all who held a GPU. What is not seen is left out of the result.
-	r.view, r.seen = access.Beneath(view), newWithin(view)
-	if r.fleet, err = inventory.ReadFleet(r.view); err != nil {
-		return nil, err
-	}
 	rest := []domain.Interval{period}
 	if kept != nil && !r.finerThanDays() {
 		if rest, err = r.months(kept, sealed, period); err != nil {
@@ -80,8 +63,8 @@ type reporter struct {
 	sum       *GPUTime // of last
 }
 
-func newReporter(view projections.View, filter Filter, by []Dimension) (*reporter, error) {
-	r := &reporter{view: view, filter: filter, groups: map[usageKey]*GPUTime{}}
+func newReporter(view projections.View, period domain.Interval, filter Filter, by []Dimension) (*reporter, error) {
+	r := &reporter{filter: filter, groups: map[usageKey]*GPUTime{}}
 	var err error
 	if r.filter.Where, err = access.Under(view, filter.Under, filter.Where, ByWorkspace); err != nil {
 		return nil, err
@@ -93,12 +76,26 @@ func newReporter(view projections.View, filter Filter, by []Dimension) (*reporte
 	if r.picker, err = dimensions.Picker(filter.Where); err != nil {
 		return nil, fmt.Errorf("usage where %v: %w", filter.Where, err)
 	}
+	if err := checkPeriod(period.From, period.To); err != nil {
+		return nil, err
+	}
 	r.report = &Report{
-		Position: view.Position().String(), By: append([]Dimension{}, by...), Where: filter.Where, Groups: []Group{},
+		Position: view.Position().String(), From: period.From, To: period.To, By: append([]Dimension{}, by...), Where: filter.Where,
+		Groups: []Group{},
 	}
+	topics := []domain.Topic{domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware}
 	if asks(ByWorkloadClass, by, filter.Where) {
-		r.at.workloads, err = ReadWorkloads(view)
+		if r.at.workloads, err = ReadWorkloads(view); err != nil {
+			return nil, err
+		}
+		topics = append(topics, domain.TopicDeployments)
 	}
+	if r.report.Completeness, err = registry.CompletenessOf(view, filter.Workspace, filter.Cluster, period, topics...); err != nil {
+		return nil, err
+	}
+	// How time is divided depends on all who held a GPU. What is not seen is left out of the result.
+	r.view, r.seen = access.Beneath(view), newWithin(view)
+	r.fleet, err = inventory.ReadFleet(r.view)
 	return r, err
 }
 
@@ -109,22 +106,35 @@ func (r *reporter) finerThanDays() bool {
 	})
 }
 
-// group returns the sums that what is in r.at belongs to. It reports false if the filter excludes
-// it, or it is not seen.
-func (r *reporter) group() (*GPUTime, bool) {
+// keyed sets the key of the group that what is in r.at belongs to. It reports false if the filter excludes it, or it is
+// not seen.
+func (r *reporter) keyed() bool {
 	if r.at.segment == nil || !r.filter.accepts(r.at.hour, r.at.segment) || !r.picker.Picks(&r.at) {
-		return nil, false
+		return false
 	}
 	r.key = usageKey{}
 	for _, d := range r.dims {
 		d.Read(&r.at, &r.key)
 	}
+	return true
+}
+
+// owned returns the key with texts that outlive what was read.
+func (k usageKey) owned() usageKey {
+	k.workspace, k.deployment = strings.Clone(k.workspace), strings.Clone(k.deployment)
+	return k
+}
+
+// group returns the sums that what is in r.at belongs to. It reports false if the filter excludes
+// it, or it is not seen.
+func (r *reporter) group() (*GPUTime, bool) {
+	if !r.keyed() {
+		return nil, false
+	}
 	if r.sum == nil || r.key != r.last {
 		if r.sum = r.groups[r.key]; r.sum == nil {
 			r.sum = &GPUTime{}
-			own := r.key
-			own.workspace, own.deployment = strings.Clone(own.workspace), strings.Clone(own.deployment)
-			r.groups[own] = r.sum
+			r.groups[r.key.owned()] = r.sum
 		}
 		r.last = r.key
 	}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -143,13 +144,53 @@ const mostYears = 10
 // Usage returns who used the GPUs in a period, and accounts for every second. Whole sealed months are
 // computed once and kept.
 func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filter usage.Filter, by ...usage.Dimension) (r *usage.Report, err error) {
+	err = c.readUsage(ctx, at, period, filter, func(h *Conn, v projections.View) (some bool, err error) {
+		position := v.Position()
+		sealed, err := h.sealed(ctx, position, period)
+		if err != nil {
+			return false, err
+		}
+		r, err = usage.NewReportFrom(v, h.keptUsage(position), sealed, period.From, period.To, filter, by...)
+		return err == nil && len(r.Groups) > 0, err
+	})
+	return r, err
+}
+
+// UsageCourse returns the course of usage over a period of whole hours, in at most some points.
+func (c *Caller) UsageCourse(
+	ctx context.Context, at At, period domain.Interval, points int, filter usage.Filter, by ...usage.Dimension,
+) (r *usage.Course, err error) {
+	if period.From != period.From.HourStart() || period.To != period.To.HourStart() {
+		return nil, invalid("from", "%s to %s: a course is of whole hours", period.From, period.To)
+	}
+	if points < 1 || points > usage.MostPoints {
+		return nil, invalid("points", "%d: want 1 to %d", points, usage.MostPoints)
+	}
+	for _, d := range by {
+		if d == usage.ByHour || d == usage.ByDay {
+			return nil, invalid("by", "%q: a course is by time as it is: say in how many --points", d)
+		}
+	}
+	err = c.readUsage(ctx, at, period, filter, func(_ *Conn, v projections.View) (some bool, err error) {
+		if r, err = usage.NewCourse(v, period, points, filter, by...); errors.Is(err, usage.ErrTooFine) {
+			return false, invalid("by", "%w", err)
+		}
+		return err == nil && len(r.Series) > 0, err
+	})
+	return r, err
+}
+
+// readUsage reads what a question about usage in a period is answered from. some says that there is any.
+func (c *Caller) readUsage(
+	ctx context.Context, at At, period domain.Interval, filter usage.Filter, answer func(*Conn, projections.View) (some bool, err error),
+) error {
 	if period.Empty() {
-		return nil, invalid("to", "the end %s is not after the start %s", period.To, period.From)
+		return invalid("to", "the end %s is not after the start %s", period.To, period.From)
 	}
 	if period.To.Time().After(period.From.Time().AddDate(mostYears, 0, 0)) {
-		return nil, invalid("from", "%s to %s is more than %d years: ask for a part of it", period.From, period.To, mostYears)
+		return invalid("from", "%s to %s is more than %d years: ask for a part of it", period.From, period.To, mostYears)
 	}
-	err = c.read(ctx, at, func(h *Conn, v projections.View) error {
+	return c.read(ctx, at, func(h *Conn, v projections.View) error {
 		n := narrowed{filter.Workspace, filter.Cluster, filter.Region}
 		if err := n.known(v); err != nil {
 			return err
@@ -157,18 +198,12 @@ func (c *Caller) Usage(ctx context.Context, at At, period domain.Interval, filte
 		if err := (narrowed{workspace: filter.Under}).empty(v); err != nil {
 			return err
 		}
-		position := v.Position()
-		sealed, err := h.sealed(ctx, position, period)
-		if err != nil {
-			return err
-		}
-		kept := h.keptUsage(position)
-		if r, err = usage.NewReportFrom(v, kept, sealed, period.From, period.To, filter, by...); err == nil && len(r.Groups) == 0 {
+		some, err := answer(h, v)
+		if err == nil && !some {
 			err = n.empty(v)
 		}
 		return err
 	})
-	return r, err
 }
 
 // Serving returns the latency and load of model servers in a period of whole hours.

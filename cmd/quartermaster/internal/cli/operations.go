@@ -158,6 +158,7 @@ var operations = map[string]served{
 	"snapshot list":     {outside: true},
 	"streams list":      {access: true, rows: "streams"},
 	"usage":             {rows: "groups"},
+	"usage course":      {},
 }
 
 // decisions are the commands that propose a decision over the API, by their words. The key is with whoever asks, so that

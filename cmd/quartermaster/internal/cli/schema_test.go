@@ -79,7 +79,7 @@ var answers = map[string]answer{
 	"recommend-propose": of[recommendDecision](), "recommend-approve": of[recommendDecision](), "recommend-reject": of[recommendDecision](),
 	"recommend-withdraw": of[recommendDecision](), "recommend-actuated": of[recommendDecision](),
 	"node-drain": of[app.NodeDecision](), "node-retire": of[app.NodeDecision](), "node-return": of[app.NodeDecision](), "node-register": of[app.RegisteredNodes](),
-	"serving": report[serving.Report](), "jobs": report[serving.JobsReport](), "usage": report[usage.Report](),
+	"serving": report[serving.Report](), "jobs": report[serving.JobsReport](), "usage": report[usage.Report](), "usage-course": report[usage.Course](),
 	"costs": {types: []reflect.Type{reflect.TypeFor[costs.Report](), reflect.TypeFor[costs.MonthsReport]()}, report: true}, "costs-allocations": of[costs.Allocation](), "costs-moved": of[costs.Moves](), "costs-owned": of[app.OwnedAnswer](), "costs-export": of[app.CostsManifest](), "costs-verify": of[app.CostsVerified](), "costs-statement": of[app.CostStatement](), "costs-tco": report[costs.TCO](), "costs-commitments": report[costs.CommitmentBook](), "costs-fx": report[costs.FXMonth](), "costs-accrue": of[app.AccrualAnswer](), "costs-accruals": report[costs.AccrualBook](),
 	"costs-unit":   report[costs.UnitReport](),
 	"costs-budget": report[costs.BudgetReport](),

@@ -74,6 +74,7 @@ empty, and the workload class is none. Undeclared values are unknown.`,
 	f.StringVar(&filter.Region, "region", "", "only this region")
 	whereFlag(cmd, &where)
 	asOfFlag(cmd, &asOf)
+	cmd.AddCommand(a.usageCourseCommand())
 	return cmd
 }
 
