@@ -12,11 +12,13 @@ import (
 // The zero Instant stands for "not given"; no event is older than 1970.
 type Instant int64
 
-// Hour and Day are lengths in the unit of [Instant].
+// Lengths in the unit of [Instant].
 const (
 	Second Instant = 1e9
 	Hour   Instant = 3600 * Second
 	Day    Instant = 24 * Hour
+
+	QuarterHour = Hour / 4
 )
 
 // MonthHours are the hours of a month in prices: a year of 8,760 hours has twelve.
@@ -33,6 +35,9 @@ func (t Instant) IsZero() bool { return t == 0 }
 
 // HourStart returns the start of the UTC hour that holds t.
 func (t Instant) HourStart() Instant { return t - mod(t, Hour) }
+
+// QuarterStart returns the start of the quarter of an hour that holds t.
+func (t Instant) QuarterStart() Instant { return t - mod(t, QuarterHour) }
 
 // DayStart returns the start of the UTC day that holds t.
 func (t Instant) DayStart() Instant { return t - mod(t, Day) }

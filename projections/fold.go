@@ -12,7 +12,7 @@ import (
 
 // Method is the version of the folds. Rows of different versions are not comparable. A new version
 // rebuilds its rows from the log.
-const Method = "folds/11"
+const Method = "folds/12"
 
 // Decoder turns a record into an event. The envelope may share memory with the record; the fold
 // copies what it keeps.

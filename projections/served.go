@@ -82,9 +82,28 @@ func (g *Served) gauge(m domain.SeriesMetric, sum, known, peak uint64) {
 	x.sum, x.known, x.peak = Saturating(x.sum, sum, 1), Saturating(x.known, known, 1), max(x.peak, peak)
 }
 
-// Server adds an hour of a server. Series of one metric, for example of the engines within it, are
+// Quarters are quarters of an hour: bit i is the quarter from i × 15 minutes on.
+type Quarters uint8
+
+// AllQuarters has every quarter.
+const AllQuarters Quarters = 0b1111
+
+// QuartersOf returns the quarters of an hour that begin in [from, to).
+func QuartersOf(hour int64, from, to domain.Instant) (q Quarters) {
+	for i := range 4 {
+		if at := domain.Instant(hour)*domain.Hour + domain.Instant(i)*domain.QuarterHour; from <= at && at < to {
+			q |= 1 << i
+		}
+	}
+	return q
+}
+
+// Has reports whether a quarter, 0 to 3, is one of them.
+func (q Quarters) Has(i int) bool { return q>>i&1 == 1 }
+
+// Server adds quarters of an hour of a server. Peaks are known of whole hours alone. Series of one metric, for example of the engines within it, are
 // summed, and their gauges are averaged over the time for which one of them was known.
-func (g *Served) Server(h *ServerHour) {
+func (g *Served) Server(h *ServerHour, q Quarters) {
 	g.crowded = Saturating(g.crowded, h.Crowded, 1)
 	buckets := map[uint64]map[uint64]uint64{} // by series, then bound
 	for i := 0; i < len(h.Series); {
@@ -99,7 +118,11 @@ func (g *Served) Server(h *ServerHour) {
 		case domain.GaugeKind:
 			var sum, known, peak uint64
 			for _, s := range all {
-				sum, known, peak = Saturating(sum, s.Sum, 1), max(known, s.Known), Saturating(peak, s.Max, 1)
+				of, ms := s.in(q)
+				sum, known, peak = Saturating(sum, of, 1), max(known, ms), Saturating(peak, s.Max, 1)
+			}
+			if q != AllQuarters {
+				peak = 0
 			}
 			if metric == domain.MetricKVCache { // a share, which is not summed
 				sum /= uint64(len(all))
@@ -112,25 +135,29 @@ func (g *Served) Server(h *ServerHour) {
 				if buckets[s.ID] == nil {
 					buckets[s.ID] = map[uint64]uint64{}
 				}
-				buckets[s.ID][s.Bound] = s.Sum
+				buckets[s.ID][s.Bound], _ = s.in(q)
 			}
 			to, sums := g.TTFT, domain.MetricTTFTSum
 			if metric == domain.MetricQueueWait {
 				to, sums = g.Wait, domain.MetricQueueWaitSum
 			}
 			for id, b := range buckets {
-				to.add(b, h.sumOf(sums, id))
+				to.add(b, h.sumOf(sums, id, q))
 			}
 		default:
 			for _, s := range all {
-				g.counts[metric] = Saturating(g.counts[metric], s.Sum, 1)
+				of, _ := s.in(q)
+				g.counts[metric] = Saturating(g.counts[metric], of, 1)
 			}
 		}
 	}
 }
 
-// Sampled adds data that servers reported as differences.
-func (g *Served) Sampled(s *ServingSums) {
+// Sampled adds data that servers reported as differences, if it is of one of the quarters.
+func (g *Served) Sampled(s *ServingSums, q Quarters) {
+	if !q.Has(int(s.Quarter)) {
+		return
+	}
 	g.gauge(domain.MetricWaiting, s.QueueDepthMilli, s.Known, 0)
 	g.gauge(domain.MetricRunning, s.BatchSizeMilli, s.Known, 0)
 	g.gauge(domain.MetricKVCache, s.KVCachePermille, s.Known, 0)

@@ -47,6 +47,37 @@ type ServerSeries struct {
 	Sum   uint64 `json:"sum"`
 	Known uint64 `json:"known_ms"`
 	Max   uint64 `json:"max"` // of a gauge
+	// Sums are of the first three quarters of the hour, and Times those of Known, for a gauge. The last quarter has the rest. What grew
+	// or held between two samples counts in the quarter of the later one.
+	Sums  [3]uint64 `json:"sums"`
+	Times [3]uint32 `json:"times_ms"`
+}
+
+// in returns the growth of a counter in quarters of the hour, or the sum and the time of a gauge.
+func (s *ServerSeries) in(q Quarters) (sum, known uint64) {
+	if q == AllQuarters {
+		return s.Sum, s.Known
+	}
+	rest, left := s.Sum, s.Known
+	for i := range s.Sums {
+		part, ms := min(s.Sums[i], rest), min(uint64(s.Times[i]), left)
+		if q.Has(i) {
+			sum, known = sum+part, known+ms
+		}
+		rest, left = rest-part, left-ms
+	}
+	if q.Has(len(s.Sums)) {
+		sum, known = sum+rest, known+left
+	}
+	return sum, known
+}
+
+// Seen reports whether anything of the server is known in quarters of the hour.
+func (h *ServerHour) Seen(q Quarters) bool {
+	return q == AllQuarters || slices.ContainsFunc(h.Series, func(s ServerSeries) bool {
+		sum, known := s.in(q)
+		return sum > 0 || known > 0 && s.Metric.Kind() == domain.GaugeKind
+	})
 }
 
 // Until returns when the server was last seen in the hour, after its beginning.
@@ -200,6 +231,7 @@ func (h *ServerHour) take(
 	}
 	s := &h.Series[i]
 	s.At, s.Last = at, value
+	quarter := int(at / (MsPerHour / 4))
 	if name.Metric.Kind() == domain.GaugeKind {
 		// The first sample holds for one step, later ones for at most two.
 		ms := uint64(step)
@@ -208,6 +240,10 @@ func (h *ServerHour) take(
 		}
 		s.Known += ms
 		s.Sum = Saturating(s.Sum, value, ms)
+		if quarter < len(s.Sums) {
+			s.Sums[quarter] = Saturating(s.Sums[quarter], value, ms)
+			s.Times[quarter] += uint32(ms)
+		}
 		s.Max = max(s.Max, value)
 		return
 	}
@@ -218,6 +254,9 @@ func (h *ServerHour) take(
 		last = 0 // the server restarted
 	}
 	s.Sum = Saturating(s.Sum, value-last, 1)
+	if quarter < len(s.Sums) {
+		s.Sums[quarter] = Saturating(s.Sums[quarter], value-last, 1)
+	}
 	s.Known += uint64(since)
 }
 
@@ -225,7 +264,7 @@ func (h *ServerHour) take(
 // eighty series.
 func (h *ServerHour) MarshalJSON() ([]byte, error) {
 	g := NewServed()
-	g.Server(h)
+	g.Server(h, AllQuarters)
 	return json.Marshal(struct {
 		Engine     string `json:"engine"`
 		Deployment string `json:"deployment"`
@@ -251,13 +290,20 @@ func Saturating(sum, a, b uint64) uint64 {
 
 // The encoding of a server's hour in deterministic CBOR, like that of usage hours:
 //
-//	hour    [engine, deployment, model, tier, unit, node, series, crowded]
-//	series  metric, bound, id, at, last, sum, known, max of each, in one array
+//	hour      [engine, deployment, model, tier, unit, node, series, crowded, quarters]
+//	series    metric, bound, id, at, last, sum, known, max of each, in one array
+//	quarters  of each series of which anything is known, in one array: three sums; of a gauge, three times too
 
 const seriesNumbers = 8
 
+// quartered reports whether an encoded hour has the quarters of a series, and of a gauge.
+func (s *ServerSeries) quartered() (has, gauge bool) {
+	gauge = s.Metric.Kind() == domain.GaugeKind
+	return s.Sum > 0 || gauge && s.Known > 0, gauge
+}
+
 func appendServer(b []byte, h *ServerHour) []byte {
-	b = appendHead(b, majorArray, 8)
+	b = appendHead(b, majorArray, 9)
 	for _, s := range [...]string{h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node} {
 		b = appendText(b, s)
 	}
@@ -266,7 +312,28 @@ func appendServer(b []byte, h *ServerHour) []byte {
 		s := &h.Series[i]
 		b = appendUints(b, uint64(s.Metric), s.Bound, s.ID, uint64(s.At), s.Last, s.Sum, s.Known, s.Max)
 	}
-	return appendUints(b, h.Crowded)
+	b = appendUints(b, h.Crowded)
+	numbers := 0
+	for i := range h.Series {
+		if has, gauge := h.Series[i].quartered(); gauge && has {
+			numbers += 6
+		} else if has {
+			numbers += 3
+		}
+	}
+	b = appendHead(b, majorArray, uint64(numbers))
+	for i := range h.Series {
+		s := &h.Series[i]
+		has, gauge := s.quartered()
+		if !has {
+			continue
+		}
+		b = appendUints(b, s.Sums[:]...)
+		if gauge {
+			b = appendUints(b, uint64(s.Times[0]), uint64(s.Times[1]), uint64(s.Times[2]))
+		}
+	}
+	return b
 }
 
 // MarshalCBOR implements cbor.Marshaler.
@@ -276,7 +343,7 @@ func (h *ServerHour) MarshalCBOR() ([]byte, error) { return appendServer(nil, h)
 func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 	r := cborReader{b: b}
 	*h = ServerHour{}
-	r.tuple(8)
+	r.tuple(9)
 	h.Engine, h.Deployment, h.Model, h.Tier, h.Unit, h.Node = r.text(), r.text(), r.text(), r.text(), r.text(), r.text()
 	n := r.array()
 	if n%seriesNumbers != 0 {
@@ -291,6 +358,23 @@ func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 			Last: r.uint64(), Sum: r.uint64(), Known: r.uint64(), Max: r.uint64()}
 	}
 	h.Crowded = r.uint64()
+	numbers := int(r.array())
+	for i := range h.Series {
+		s := &h.Series[i]
+		has, gauge := s.quartered()
+		if !has {
+			continue
+		}
+		s.Sums = [3]uint64{r.uint64(), r.uint64(), r.uint64()}
+		numbers -= 3
+		if gauge {
+			s.Times = [3]uint32{r.uint32(), r.uint32(), r.uint32()}
+			numbers -= 3
+		}
+	}
+	if r.err == nil && numbers != 0 {
+		r.fail("%d numbers more than the quarters of its series have", numbers)
+	}
 	if r.err == nil && len(r.b) > 0 {
 		r.fail("%d bytes follow", len(r.b))
 	}
@@ -298,9 +382,11 @@ func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 }
 
 // sumOf returns the sum of the counter of the same server and id as a histogram.
-func (h *ServerHour) sumOf(metric domain.SeriesMetric, id uint64) uint64 {
-	if i, ok := h.find(ServerSeries{Metric: metric, ID: id}); ok {
-		return h.Series[i].Sum
+func (h *ServerHour) sumOf(metric domain.SeriesMetric, id uint64, q Quarters) uint64 {
+	i, ok := h.find(ServerSeries{Metric: metric, ID: id})
+	if !ok {
+		return 0
 	}
-	return 0
+	sum, _ := h.Series[i].in(q)
+	return sum
 }

@@ -113,6 +113,55 @@ func TestGauges(t *testing.T) {
 	}
 }
 
+// TestQuarters holds that what grew or held between two samples counts in the quarter of the later one, and that the quarters of
+// an hour add up to it.
+func TestQuarters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		metric := rapid.SampledFrom([]domain.SeriesMetric{domain.MetricInputLength, domain.MetricKVCache}).Draw(t, "metric")
+		rows, at, last, first := NewWorkingSet(), t0, uint64(0), true
+		type both struct{ sum, known uint64 }
+		want := map[int64]both{} // by quarter
+		for range rapid.IntRange(1, 40).Draw(t, "samples") {
+			gap := domain.Instant(rapid.IntRange(1, 40).Draw(t, "gap")) * 30 * domain.Second
+			at += gap
+			v := rapid.Uint64Range(0, 100).Draw(t, "value")
+			if metric == domain.MetricInputLength {
+				v += last
+			}
+			foldServers(rows, "c", metricsOf(metric, []value{{at, v}}))
+			q := want[int64(at/domain.QuarterHour)]
+			if ms := uint64(min(gap, 60*domain.Second) / NsPerMs); metric == domain.MetricKVCache {
+				if first {
+					ms = 30_000
+				}
+				q.sum, q.known = q.sum+v*ms, q.known+ms
+			} else if !first {
+				q.sum += v - last
+			}
+			want[int64(at/domain.QuarterHour)] = q
+			last, first = v, false
+		}
+		for hour := HourOf(t0); hour <= HourOf(at); hour++ {
+			row, ok := rows.Get(Key{Table: TableServers, Scope: "c", ID: "chat|llama||vllm|chat-0", Hour: hour}).(*ServerHour)
+			if !ok {
+				continue
+			}
+			s := &row.Series[0]
+			var all both
+			for i := range int64(4) {
+				sum, known := s.in(1 << i)
+				if w := want[4*hour+i]; sum != w.sum || metric == domain.MetricKVCache && known != w.known {
+					t.Fatalf("quarter %d of hour %d has %d in %d ms, want %+v", i, hour, sum, known, w)
+				}
+				all = both{all.sum + sum, all.known + known}
+			}
+			if sum, known := s.in(AllQuarters); all.sum != sum || all.known != known {
+				t.Fatalf("the quarters have %+v, the hour %d in %d ms", all, sum, known)
+			}
+		}
+	})
+}
+
 // Labels may name any number of series: the size of a row is limited.
 func TestServerCrowded(t *testing.T) {
 	rows := NewWorkingSet()
@@ -134,8 +183,21 @@ func TestServerHourEncoding(t *testing.T) {
 		h := &ServerHour{Engine: text.Draw(t, "engine"), Deployment: text.Draw(t, "deployment"), Model: text.Draw(t, "model"),
 			Tier: text.Draw(t, "tier"), Unit: text.Draw(t, "unit"), Node: text.Draw(t, "node"), Crowded: u64.Draw(t, "crowded")}
 		for range rapid.IntRange(0, 4).Draw(t, "series") {
-			h.Series = append(h.Series, ServerSeries{domain.SeriesMetric(rapid.Uint32().Draw(t, "metric")), u64.Draw(t, "bound"), u64.Draw(t, "id"),
-				rapid.Uint32().Draw(t, "at"), u64.Draw(t, "last"), u64.Draw(t, "sum"), u64.Draw(t, "known"), u64.Draw(t, "max")})
+			s := ServerSeries{
+				Metric: domain.SeriesMetric(rapid.OneOf(rapid.Uint32(), rapid.Uint32Range(0, 30)).Draw(t, "metric")), Bound: u64.Draw(t, "bound"),
+				ID: u64.Draw(t, "id"), At: rapid.Uint32().Draw(t, "at"), Last: u64.Draw(t, "last"), Sum: u64.Draw(t, "sum"), Known: u64.Draw(t, "known"),
+				Max: u64.Draw(t, "max"),
+			}
+			has, gauge := s.quartered()
+			for i := range s.Sums {
+				if has {
+					s.Sums[i] = u64.Draw(t, "quarter")
+				}
+				if has && gauge {
+					s.Times[i] = rapid.Uint32().Draw(t, "time")
+				}
+			}
+			h.Series = append(h.Series, s)
 		}
 		b, err := EncodeRow(h)
 		if err != nil {

@@ -8,17 +8,18 @@ import (
 )
 
 // ServingHour is the row of a model server's deployment and UTC hour: sums of what its units
-// reported, by source. An interval belongs to the hour in which it starts.
+// reported, by source and quarter. An interval belongs to the quarter of an hour in which it starts.
 type ServingHour struct {
 	Sources []ServingSums `json:"sources"`
 }
 
 func (*ServingHour) row() {}
 
-// ServingSums adds up the reports of one source. Gauges are multiplied by milliseconds and summed,
+// ServingSums adds up the reports of one source in a quarter of the hour. Gauges are multiplied by milliseconds and summed,
 // so that a mean is sum ÷ Known.
 type ServingSums struct {
 	Source           string `json:"source"`
+	Quarter          uint8  `json:"quarter"` // 0 to 3
 	Model            string `json:"model"`
 	Tier             string `json:"tier,omitempty"`
 	Engine           string `json:"engine"`
@@ -40,11 +41,14 @@ func servingKey(scope string, s *domain.ServingSampled) Key {
 
 func foldServing(rows *WorkingSet, scope, source string, s *domain.ServingSampled) {
 	row := change[*ServingHour](rows, servingKey(scope, s))
-	i := slices.IndexFunc(row.Sources, func(t ServingSums) bool { return t.Source == source && t.Engine == s.Engine })
+	quarter := uint8((s.Interval.From - s.Interval.From.HourStart()) / domain.QuarterHour)
+	i := slices.IndexFunc(row.Sources, func(t ServingSums) bool {
+		return t.Source == source && t.Engine == s.Engine && t.Quarter == quarter
+	})
 	if i < 0 {
 		i = len(row.Sources)
 		row.Sources = append(row.Sources, ServingSums{
-			Source: strings.Clone(source), Model: s.Model, Tier: s.Tier, Engine: s.Engine,
+			Source: strings.Clone(source), Quarter: quarter, Model: s.Model, Tier: s.Tier, Engine: s.Engine,
 		})
 	}
 	t := &row.Sources[i]

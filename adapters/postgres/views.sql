@@ -117,13 +117,14 @@ comment on column quartermaster.usage_months.inputs is 'What the usage was compu
 create view quartermaster.serving as
 select t.cluster, left(t.server, -length('|' || (s->>'model') || '|' || coalesce(s->>'tier', ''))) as deployment,
 	s->>'model' as model, s->>'tier' as tier, t.hour, s->>'source' as source, s->>'engine' as engine,
-	(s->>'requests_ok')::numeric as requests_ok, (s->>'requests_failed')::numeric as requests_failed,
-	(s->>'prompt_tokens')::numeric as prompt_tokens, (s->>'generation_tokens')::numeric as generation_tokens,
-	(s->>'known_ms')::numeric * 0.001 as measured_seconds,
-	round((s->>'queue_depth_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as queue_depth,
-	round((s->>'batch_size_milli_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as batch_size,
-	round((s->>'kv_cache_permille_ms')::numeric / nullif((s->>'known_ms')::numeric, 0) * 0.001, 3) as kv_cache
-from rows.serving_hours t cross join lateral jsonb_array_elements(list(t.facts->'sources')) s;
+	sum((s->>'requests_ok')::numeric) as requests_ok, sum((s->>'requests_failed')::numeric) as requests_failed,
+	sum((s->>'prompt_tokens')::numeric) as prompt_tokens, sum((s->>'generation_tokens')::numeric) as generation_tokens,
+	sum((s->>'known_ms')::numeric) * 0.001 as measured_seconds,
+	round(sum((s->>'queue_depth_milli_ms')::numeric) / nullif(sum((s->>'known_ms')::numeric), 0) * 0.001, 3) as queue_depth,
+	round(sum((s->>'batch_size_milli_ms')::numeric) / nullif(sum((s->>'known_ms')::numeric), 0) * 0.001, 3) as batch_size,
+	round(sum((s->>'kv_cache_permille_ms')::numeric) / nullif(sum((s->>'known_ms')::numeric), 0) * 0.001, 3) as kv_cache
+from rows.serving_hours t cross join lateral jsonb_array_elements(list(t.facts->'sources')) s
+group by t.cluster, t.server, t.hour, s->>'source', s->>'engine', s->>'model', s->>'tier';
 comment on view quartermaster.serving is 'What model servers did in each hour, as each source reported it.';
 comment on column quartermaster.serving.measured_seconds is 'Seconds that were reported, summed over the units of the server.';
 comment on column quartermaster.serving.queue_depth is 'Mean number of waiting requests per unit.';

@@ -19,7 +19,7 @@ type Figures struct {
 	Devices       []Devices      // of the day, by cluster and GPU model
 	ProviderCosts []ProviderTime // of the last billed month, by GPU model, class and provider
 	FirstTokens   []Served       // of the day, by model and cluster
-	Servers       []Served       // of the last whole hour, by model and cluster
+	Servers       []Served       // of the last whole quarter of an hour, by model and cluster
 	Deployments   []Sighting     // shadow and unseen ones, by workspace, cluster and deployment
 	Held          []Held         // over the last 7 days, by cluster, workspace, deployment and GPU model
 	Holdings      []Fit          // that fit a smaller slice or GPU, by cluster, workspace and deployment

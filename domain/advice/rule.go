@@ -145,18 +145,18 @@ func Rules() []Rule {
 			Action: "start it, or remove its declaration",
 		},
 		{
-			ID: KVCache, Version: 1, Title: "KV cache in use", Severity: domain.SeverityCritical, Unit: Share, Side: Above,
-			Threshold: ratio(900), Margin: ratio(50), Window: hour, Family: FamilyServing,
+			ID: KVCache, Version: 2, Title: "KV cache in use", Severity: domain.SeverityCritical, Unit: Share, Side: Above,
+			Threshold: ratio(900), Margin: ratio(50), Window: domain.QuarterHour, Family: FamilyServing,
 			Source: "operators' practice: above 90% requests are preempted", Action: "add replicas, or shift requests",
 		},
 		{
-			ID: QueueWait, Version: 1, Title: "p95 of the wait in a model server's queue", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
-			Threshold: decimal.New(1000000, 0), Margin: ratio(100), Window: hour, Family: FamilyServing,
+			ID: QueueWait, Version: 2, Title: "p95 of the wait in a model server's queue", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
+			Threshold: decimal.New(1000000, 0), Margin: ratio(100), Window: domain.QuarterHour, Family: FamilyServing,
 			Source: "1 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{
-			ID: FirstToken, Version: 1, Title: "p95 of the time to first token", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
-			Threshold: decimal.New(2000000, 0), Margin: ratio(100), Window: hour, Family: FamilyServing,
+			ID: FirstToken, Version: 2, Title: "p95 of the time to first token", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
+			Threshold: decimal.New(2000000, 0), Margin: ratio(100), Window: domain.QuarterHour, Family: FamilyServing,
 			Source: "2 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{

@@ -72,7 +72,7 @@ func variation(values []uint64) decimal.Decimal {
 	return decimal.NewFromBigInt(squares.Sqrt(squares), -6)
 }
 
-// saturation judges the servers of the last whole hour.
+// saturation judges the servers of the last whole quarter of an hour.
 func (e *evaluation) saturation() {
 	for i := range e.f.Servers {
 		s := &e.f.Servers[i]

@@ -190,35 +190,59 @@ func TestDeployments(t *testing.T) {
 	})
 }
 
-// Latencies are those of "serving", with the workspace and the class that are declared.
+// Latencies are those of "serving", with the workspace and the class that are declared: of the last whole quarter of an hour,
+// and of the day.
 func TestServing(t *testing.T) {
 	l := watched()
-	at := storetest.Start - 50*storetest.Minute
+	scraped := func(from, step domain.Instant, kv, within, all uint64) domain.Envelope {
+		return domain.Envelope{Source: "prometheus/x", Cluster: "busy", Time: storetest.Start, Event: storetest.Scrape("chat", "a", from, step,
+			storetest.Scraped{Metric: domain.MetricTTFT, Bound: 100_000, Values: []uint64{0, within}},
+			storetest.Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Values: []uint64{0, all}},
+			storetest.Scraped{Metric: domain.MetricKVCache, Values: []uint64{kv, kv}},
+			storetest.Scraped{Metric: domain.MetricRequestsOK, Values: []uint64{0, all - 10}},
+		)}
+	}
+	pushed := func(minute domain.Instant, kv uint64) domain.Envelope {
+		from := storetest.Start + minute*storetest.Minute
+		return domain.Envelope{Source: "server/b", Cluster: "busy", Time: from, Event: &domain.ServingSampled{
+			Deployment: "push", Model: "mistral", Engine: "vllm", Interval: domain.Interval{From: from, To: from + 5*storetest.Minute}, KVCachePermille: kv,
+		}}
+	}
 	l.Append(
 		domain.Envelope{Cluster: "busy", Workspace: "team-b", Time: storetest.Start - domain.Day, Event: &domain.DeploymentChanged{
 			Deployment: "chat", Model: "llama", Replicas: 1, Class: domain.ClassServing,
 		}},
-		domain.Envelope{Source: "prometheus/x", Cluster: "busy", Time: storetest.Start, Event: storetest.Scrape("chat", "a", at, 1800*domain.Second,
-			storetest.Scraped{Metric: domain.MetricTTFT, Bound: 100_000, Values: []uint64{0, 40}},
-			storetest.Scraped{Metric: domain.MetricTTFT, Bound: domain.Infinite, Values: []uint64{0, 100}},
-			storetest.Scraped{Metric: domain.MetricKVCache, Values: []uint64{950, 950}},
-			storetest.Scraped{Metric: domain.MetricRequestsOK, Values: []uint64{0, 90}},
-		)},
+		// Of the day alone: a full cache, and times to first token above the bound.
+		scraped(storetest.Start-50*storetest.Minute, 1800*domain.Second, 999, 0, 1000),
+		scraped(storetest.Start+2*storetest.Minute, 600*domain.Second, 950, 40, 100),
+		pushed(-5, 999), pushed(0, 100), pushed(15, 999),
 	)
-	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
-		r, err := serving.NewReport(v, storetest.Start-domain.Hour, storetest.Start, serving.Filter{})
-		if err != nil || len(r.Groups) != 1 || len(f.Servers) != 1 || len(f.FirstTokens) != 1 {
-			t.Fatalf("%v %+v %+v", err, f.Servers, f.FirstTokens)
-		}
-		g, s := &r.Groups[0], &f.Servers[0]
-		if s.FirstTokenP50 != g.TTFT[0].P50.Micros || s.FirstTokenP95 != g.TTFT[0].P95.Micros || s.KVCache != int64(*g.KVCache) ||
-			s.Requests != 100 || s.Workspace != "team-b" || s.Class != "serving" || s.WaitP95 != 0 || s.FirstTokenP50 == 0 || s.KVCache < 900 {
-			t.Errorf("%+v, want %+v", s, g)
-		}
-		if d := f.FirstTokens[0]; d.Window != day || d.FirstTokenP95 != s.FirstTokenP95 {
-			t.Errorf("day %+v", d)
-		}
-	})
+	check := func(want int64) {
+		figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
+			quarter := domain.Interval{From: storetest.Start, To: storetest.Start + domain.QuarterHour}
+			r, err := serving.NewReport(v, quarter.From, quarter.To, serving.Filter{})
+			if err != nil || len(r.Groups) != 2 || len(f.Servers) != 2 || len(f.FirstTokens) != 2 {
+				t.Fatalf("%v %+v %+v", err, f.Servers, f.FirstTokens)
+			}
+			g, s := &r.Groups[0], &f.Servers[0]
+			if s.FirstTokenP50 != g.TTFT[0].P50.Micros || s.FirstTokenP95 != g.TTFT[0].P95.Micros || s.KVCache != int64(*g.KVCache) || s.Window != quarter ||
+				s.Requests != 100 || s.Workspace != "team-b" || s.Class != "serving" || s.WaitP95 != 0 || s.FirstTokenP50 == 0 || s.KVCache != 950 {
+				t.Errorf("%+v, want %+v", s, g)
+			}
+			if g.Peak != nil || g.Memory != nil {
+				t.Errorf("a peak of a quarter: %+v", g)
+			}
+			if d := f.FirstTokens[0]; d.Window != day || d.Requests != 1000 {
+				t.Errorf("day %+v", d)
+			}
+			if got := f.Servers[1].KVCache; got != want || uint64(got) != *r.Groups[1].KVCache {
+				t.Errorf("the cache is %d, and %d is reported, want %d", got, *r.Groups[1].KVCache, want)
+			}
+		})
+	}
+	check(100)
+	l.Append(pushed(5, 500)) // late
+	check(300)
 }
 
 // Everything that "fleet" shows is a gap, with the node that it is about.

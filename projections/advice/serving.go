@@ -6,19 +6,19 @@ import (
 	"quartermaster/projections/serving"
 )
 
-// serving reads the work of model servers: of the day, and of the last whole hour.
+// serving reads the work of model servers: of the day, and of the last whole quarter of an hour.
 func (r *reader) serving() error {
+	quarter := domain.Interval{From: r.at.QuarterStart() - domain.QuarterHour, To: r.at.QuarterStart()}
 	for _, x := range []struct {
-		length domain.Instant
+		window domain.Interval
 		to     *[]advice.Served
-	}{{domain.Day, &r.f.FirstTokens}, {domain.Hour, &r.f.Servers}} {
-		window := r.last(x.length)
-		groups, err := serving.Groups(r.view, window.From, window.To, serving.Filter{})
+	}{{r.last(domain.Day), &r.f.FirstTokens}, {quarter, &r.f.Servers}} {
+		groups, err := serving.Groups(r.view, x.window.From, x.window.To, serving.Filter{})
 		if err != nil {
 			return err
 		}
 		for i := range groups {
-			*x.to = append(*x.to, r.served(window, &groups[i]))
+			*x.to = append(*x.to, r.served(x.window, &groups[i]))
 		}
 	}
 	return nil

@@ -241,7 +241,7 @@ func (u *UnitSums) eachServed(to func(d deployed, model string, hour int64) *pro
 	err := u.view.Scan(span, func(k projections.Key, row projections.Row) error {
 		if h := row.(*projections.ServerHour); h.Model != "" {
 			if s := to(name(k.Scope, h.Deployment), h.Model, k.Hour); s != nil {
-				s.Server(h)
+				s.Server(h, projections.AllQuarters)
 			}
 		}
 		return nil
@@ -254,7 +254,7 @@ func (u *UnitSums) eachServed(to func(d deployed, model string, hour int64) *pro
 		for i := range row.(*projections.ServingHour).Sources {
 			of := &row.(*projections.ServingHour).Sources[i]
 			if s := to(name(k.Scope, strings.TrimSuffix(k.ID, "|"+of.Model+"|"+of.Tier)), of.Model, k.Hour); s != nil {
-				s.Sampled(of)
+				s.Sampled(of, projections.AllQuarters)
 			}
 		}
 		return nil

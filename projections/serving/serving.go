@@ -13,7 +13,7 @@ import (
 	"quartermaster/projections/registry"
 )
 
-// Report is the work of model servers in whole hours of [From, To).
+// Report is the work of model servers in whole quarters of hours of [From, To).
 type Report struct {
 	Position string         `json:"position"`
 	From     domain.Instant `json:"from"`
@@ -46,7 +46,7 @@ type Group struct {
 	// first.
 	TTFT      []projections.Latency `json:"ttft"`
 	QueueWait []projections.Latency `json:"queue_wait"`
-	// Memory is that of GPUs that a single deployment held.
+	// Memory is that of GPUs that a single deployment held. It and peaks are null unless the period is of whole hours.
 	Memory *MemoryUse `json:"gpu_memory"`
 }
 
@@ -93,9 +93,9 @@ type Filter struct {
 	Cluster, Model, Tier string
 }
 
-// NewReport returns the work of model servers in the hours of [from, to), both whole hours.
+// NewReport returns the work of model servers in [from, to), both whole quarters of an hour.
 func NewReport(view projections.View, from, to domain.Instant, filter Filter) (*Report, error) {
-	r, err := newReport(view, from, to, filter, true)
+	r, err := newReport(view, from, to, filter, from == from.HourStart() && to == to.HourStart())
 	if err != nil {
 		return nil, err
 	}
@@ -113,8 +113,8 @@ func Groups(view projections.View, from, to domain.Instant, filter Filter) ([]Gr
 }
 
 func newReport(view projections.View, from, to domain.Instant, filter Filter, withMemory bool) (*Report, error) {
-	if from <= 0 || to <= from || from != from.HourStart() || to != to.HourStart() {
-		return nil, fmt.Errorf("serving from %s to %s: want a whole hour and a later one", from, to)
+	if from <= 0 || to <= from || from != from.QuarterStart() || to != to.QuarterStart() {
+		return nil, fmt.Errorf("serving from %s to %s: want a whole quarter of an hour and a later one", from, to)
 	}
 	r := &Report{
 		Position: view.Position().String(), From: from, To: to, Groups: []Group{}, Models: []Model{},
@@ -140,11 +140,12 @@ func newReport(view projections.View, from, to domain.Instant, filter Filter, wi
 	}
 	err := view.Scan(span, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.ServerHour)
-		if h.Model == "" {
-			return nil // a pod that requests GPUs
+		q := projections.QuartersOf(k.Hour, from, to)
+		if h.Model == "" || !h.Seen(q) {
+			return nil // a pod that requests GPUs, or a server that was not seen then
 		}
 		if g := group(name{h.Model, k.Scope, h.Tier}); g != nil {
-			g.Server(h)
+			g.Server(h, q)
 			g.Servers[k.ID], g.Deployments[h.Deployment], g.Engines[h.Engine] = true, true, true
 		}
 		return nil
@@ -155,9 +156,12 @@ func newReport(view projections.View, from, to domain.Instant, filter Filter, wi
 	span.Table = projections.TableServing
 	err = view.Scan(span, func(k projections.Key, row projections.Row) error {
 		for i := range row.(*projections.ServingHour).Sources {
-			s := &row.(*projections.ServingHour).Sources[i]
+			s, q := &row.(*projections.ServingHour).Sources[i], projections.QuartersOf(k.Hour, from, to)
+			if !q.Has(int(s.Quarter)) {
+				continue
+			}
 			if g := group(name{s.Model, k.Scope, s.Tier}); g != nil {
-				g.Sampled(s)
+				g.Sampled(s, q)
 				g.Servers[k.ID+"|"+s.Source], g.Engines[s.Engine] = true, true
 				g.Deployments[strings.TrimSuffix(k.ID, "|"+s.Model+"|"+s.Tier)] = true
 			}

@@ -206,10 +206,10 @@ func (c *Caller) readUsage(
 	})
 }
 
-// Serving returns the latency and load of model servers in a period of whole hours.
+// Serving returns the latency and load of model servers in a period of whole quarters of an hour.
 func (c *Caller) Serving(ctx context.Context, at At, period domain.Interval, filter serving.Filter) (r *serving.Report, err error) {
-	if period.From != period.From.HourStart() || period.To != period.To.HourStart() {
-		return nil, invalid("from", "%s to %s: servers are aggregated by the hour: use whole hours", period.From, period.To)
+	if period.From != period.From.QuarterStart() || period.To != period.To.QuarterStart() {
+		return nil, invalid("from", "%s to %s: servers are aggregated by the quarter of an hour: use times such as 10:15", period.From, period.To)
 	}
 	err = c.read(ctx, at, func(_ *Conn, v projections.View) error {
 		if err := (narrowed{cluster: filter.Cluster}).known(v); err != nil {

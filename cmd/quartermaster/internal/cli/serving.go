@@ -50,15 +50,17 @@ func (a *Program) servingCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serving",
 		Short: "Latency and load of model servers: time to first token, queues, batches, memory",
-		Long: `Serving aggregates the reports of model servers by model, cluster and tier, over whole hours: time
-to first token, time in the queue, requests served at once, use of the KV cache and of GPU memory,
-and the share of successful requests. It compares the clusters of each model.
+		Long: `Serving aggregates the reports of model servers by model, cluster and tier, over whole quarters of
+an hour: time to first token, time in the queue, requests served at once, use of the KV cache and of GPU
+memory, and the share of successful requests. It compares the clusters of each model. Memory and peaks are
+shown for whole hours only.
 
 Quantiles are read from histograms. The bucket of a quantile is exact; the time shown is
 interpolated linearly within the bucket. For a bucket without an upper bound, its lower bound is
 shown with a ">". Only histograms with equal bounds are added up. Others are shown separately, most
 requests first.`,
 		Example: "  quartermaster serving --from 2026-05-01 --to 2026-05-02\n" +
+			"  quartermaster serving --from 2026-05-01T10:15:00Z --to 2026-05-01T10:30:00Z\n" +
 			"  quartermaster serving --from 2026-05 --to 2026-06 --model llama-70b -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
