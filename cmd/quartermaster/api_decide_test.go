@@ -278,8 +278,10 @@ func TestDecisionBodies(t *testing.T) {
 			base64.StdEncoding.EncodeToString(make([]byte, 32))), 400, `is not a parameter of apply`, nil},
 		"a key of the server": {asJSON, fmt.Sprintf(`{"command":"access revoke","parameters":{"grant":"x","key":"operator.pem"},"public_key":%q}`,
 			base64.StdEncoding.EncodeToString(make([]byte, 32))), 400, `is not a parameter of access revoke`, nil},
-		"no document": {asJSON, fmt.Sprintf(`{"command":"apply","public_key":%q}`, base64.StdEncoding.EncodeToString(make([]byte, 32))), 400, "wants at least one", nil},
-		"100 MB":      {asJSON, strings.Repeat(" ", 100<<20), 413, "more than 33554432 bytes", nil},
+		"no document": {asJSON, fmt.Sprintf(`{"command":"apply","public_key":%q}`, base64.StdEncoding.EncodeToString(make([]byte, 32))), 400, "file", nil},
+		"one name twice": {asJSON, fmt.Sprintf(`{"command":"apply","documents":[{"name":"a, b"},{"name":"a, b"}],"public_key":%q}`,
+			base64.StdEncoding.EncodeToString(make([]byte, 32))), 400, "that of another document", nil},
+		"100 MB": {asJSON, strings.Repeat(" ", 100<<20), 413, "more than 33554432 bytes", nil},
 	} {
 		got := s.post(http.MethodPost, boss, cli.DecisionRoot, of.media, of.body, of.header...)
 		if got.status != of.status || !strings.Contains(got.body, of.want) || got.header.Get("Content-Type") != "application/problem+json" {

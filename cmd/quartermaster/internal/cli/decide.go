@@ -153,18 +153,20 @@ func (op *Operation) Propose(ctx context.Context, on *app.App, principal string,
 	if err != nil {
 		return nil, err
 	}
-	if op.Documents {
-		words = slices.Insert(words, len(op.Words), "--file=documents")
+	if len(q.Documents) > 0 && !op.Documents {
+		return nil, &app.InvalidError{Err: fmt.Errorf("documents: there are %d, and %q wants none", len(q.Documents), q.Command)}
 	}
-	if op.Documents == (len(q.Documents) == 0) {
-		return nil, &app.InvalidError{Err: fmt.Errorf("documents: there are %d, and %q wants %s", len(q.Documents), q.Command, map[bool]string{true: "at least one", false: "none"}[op.Documents])}
-	}
+	names := map[string]bool{}
 	for i, d := range q.Documents {
-		if d.Name == "" {
-			return nil, &app.InvalidError{Err: fmt.Errorf("documents[%d]: name is missing: errors say it", i)}
+		if d.Name == "" || names[d.Name] {
+			return nil, &app.InvalidError{Err: fmt.Errorf("documents[%d]: name is missing, or that of another document: errors say it", i)}
 		}
+		names[d.Name] = true
+		// The flag takes a list with commas.
+		words = slices.Insert(words, len(op.Words)+i, `--file="`+strings.ReplaceAll(d.Name, `"`, `""`)+`"`)
 	}
-	elsewhere := &proposing{key: q.PublicKey, documents: q.Documents}
+	on.Files = SentFiles(q.Documents)
+	elsewhere := &proposing{key: q.PublicKey}
 	var says bytes.Buffer
 	did, err := op.run(ctx, on, words, elsewhere, form, &says)
 	ans := &Proposed{Command: q.Command, TakesEffect: err == nil, Says: says.String(), Notes: append([]string{}, did.Notes...), Events: []ToSign{}}

@@ -358,7 +358,7 @@ func argumentsOf(cmd *cobra.Command) (args []string) {
 	words := strings.Fields(cmd.Use)
 	for i, w := range words[1:] {
 		bare, _, _ := strings.Cut(strings.Trim(w, "[]."), ".")
-		if bare == strings.ToUpper(bare) && !strings.HasPrefix(words[i], "-") {
+		if bare == strings.ToUpper(bare) && bare != strings.ToLower(bare) && !strings.HasPrefix(words[i], "-") {
 			args = append(args, w)
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -126,5 +127,16 @@ func TestExamplesOfParameters(t *testing.T) {
 	}
 	if n < 100 {
 		t.Errorf("%d parameters have examples", n)
+	}
+}
+
+// TestArgumentsAreWords holds that no sign of a usage line is taken for an argument: nobody could give it.
+func TestArgumentsAreWords(t *testing.T) {
+	for _, op := range append(Operations(), Decisions()...) {
+		for _, p := range op.Params {
+			if !regexp.MustCompile(`^[a-z][a-z0-9_/]*$`).MatchString(p.Name) {
+				t.Errorf("%v has a parameter %q", op.Words, p.Name)
+			}
+		}
 	}
 }

@@ -108,7 +108,7 @@ func (a *Program) recommendProposeCommand() *cobra.Command {
 	var files []string
 	var dryRun bool
 	cmd := &cobra.Command{
-		Use:   "propose RECOMMENDATION | -f FILE",
+		Use:   "propose [RECOMMENDATION]",
 		Short: "Propose a recommendation for approval",
 		Long: `Propose puts one of the recommendations of "advice actions" into the log, signed by whoever proposes it. It can
 be approved until it expires, after 14 days if it says nothing else. What waits already and says the same is not proposed
@@ -117,7 +117,7 @@ twice. One of the same kind about the same machines or money supersedes an earli
 With --file it proposes what a person wrote: a YAML or JSON document with kind and summary, and what else is
 known of recommendation (its id), clusters, why_more, from, to, steps, cost, saving, saving_low, saving_high,
 expires, plan, supersedes, incidents and findings. Money is "12.50 USD", a saving is that of a month.`,
-		Example: "  quartermaster recommend propose --file proposal.yaml --workspace research --dry-run\n" +
+		Example: "  quartermaster recommend propose r-0123456789abcdef\n  quartermaster recommend propose --file proposal.yaml --workspace research --dry-run\n" +
 			"  quartermaster recommend propose --file proposal.yaml --workspace research",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -121,17 +120,11 @@ func (a *Program) showRulesCheck(ans *costs.RulesCheck) {
 	a.reportEnds(ans.Completeness)
 }
 
-// readDeclarations reads files of declarations, or the documents that came instead.
+// readDeclarations reads files of declarations.
 func (a *Program) readDeclarations(files []string) (*app.Declarations, error) {
 	var documents []app.Document
-	if a.proposing != nil {
-		for _, d := range a.proposing.documents {
-			documents = append(documents, app.Document{Name: d.Name, Text: strings.NewReader(d.Text)})
-		}
-		return app.ReadDeclarations(documents...)
-	}
 	for _, path := range files {
-		f, err := os.Open(path)
+		f, err := a.OpenFile(path)
 		if err != nil {
 			return nil, err
 		}

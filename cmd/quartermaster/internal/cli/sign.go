@@ -30,9 +30,8 @@ func signerOf(name string, key ed25519.PrivateKey) signer {
 
 // proposing makes a command propose what it would have decided, for a signer who is elsewhere.
 type proposing struct {
-	key       ed25519.PublicKey
-	documents []Document    // instead of files
-	proposal  *app.Proposal // nil: none yet
+	key      ed25519.PublicKey
+	proposal *app.Proposal // nil: none yet
 }
 
 // KeyPath returns the path of the first operator's key.
