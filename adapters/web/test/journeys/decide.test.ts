@@ -1,0 +1,103 @@
+// Three people decide in their browsers: ana proposes, may not approve her own proposal, and ben and cleo approve it.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
+import type { Browser, Page } from 'playwright-core'
+import { browse, program, serve, settle, visit, type Site } from '../site.ts'
+
+const run = promisify(execFile)
+let dir: string
+let site: Site
+let browser: Browser
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'quartermaster-decide-'))
+  const from = process.env['QM_WEB_DATA']
+  if (from) await cp(from, dir, { recursive: true })
+  else await run(program, ['demo', '--once', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  site = await serve(dir)
+  browser = await browse()
+})
+after(async () => {
+  await browser?.close()
+  await site?.close()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const recommendation = 'r-journey'
+const proposal = `recommendation: ${recommendation}
+kind: purchase
+summary: buy two machines with eight GPUs
+cost: 150000 USD
+saving: 20000 USD
+`
+
+const drawer = (page: Page) => page.getByRole('dialog')
+const show = (page: Page) => drawer(page).getByRole('button', { name: 'Show what this does' })
+
+// enrol makes a key in the browser, and has an admin register it.
+async function enrol(page: Page, name: string): Promise<void> {
+  await drawer(page).getByRole('button', { name: 'Make a key in this browser' }).click()
+  await show(page).click()
+  const said = await drawer(page).getByText('--public-key').innerText()
+  const key = /--public-key (\S+)/.exec(said)?.[1] ?? ''
+  await run(program, ['operator', 'add', name, '--role', 'planner', '--limit', '1000000 USD', '--public-key', key, '--data-dir', dir])
+}
+
+// sign asks what a decision does, and signs it.
+async function sign(page: Page, operator: string): Promise<void> {
+  await show(page).click()
+  await drawer(page).getByText(`Signed by ${operator}, until`).waitFor()
+  await drawer(page).getByRole('button', { name: 'Sign and decide' }).click()
+}
+
+async function stage(recommendation: string): Promise<{ stage: string; approvals: { operator: string }[] | null }> {
+  return JSON.parse(await site.answer(['recommend', 'show', recommendation, '-o', 'json'])) as { stage: string; approvals: { operator: string }[] | null }
+}
+
+test('a recommendation is proposed, and approved by two others', async () => {
+  const ana = await visit(browser, site)
+  await ana.page.goto(`${site.origin}/alerts?show=proposals`)
+  await settle(ana.page)
+  await ana.page.getByRole('button', { name: 'Propose what you wrote …' }).click()
+  await drawer(ana.page).getByLabel('Workspace').fill('research')
+  await drawer(ana.page).getByLabel('proposal.yaml').fill(proposal)
+  await enrol(ana.page, 'ana')
+  await sign(ana.page, 'ana')
+  await drawer(ana.page).getByText('It is decided and in the log.').waitFor()
+  await drawer(ana.page).getByRole('button', { name: 'Close' }).click()
+  await ana.page.getByRole('table', { name: 'Proposed recommendations' }).getByRole('link', { name: recommendation }).click()
+  assert.equal((await stage(recommendation)).stage, 'proposed')
+
+  // Her own approval would take no effect, so there is nothing to sign.
+  await ana.page.getByRole('button', { name: 'Approve …' }).click()
+  await show(ana.page).click()
+  await drawer(ana.page).getByText('It would take no effect').waitFor()
+  const refused = drawer(ana.page).getByRole('button', { name: 'Sign and decide' })
+  assert.ok((await refused.count()) === 0 || (await refused.isDisabled()))
+
+  for (const [n, name] of ['ben', 'cleo'].entries()) {
+    const { context, page } = await visit(browser, site)
+    await page.goto(`${site.origin}/alerts?show=proposals&proposal=${recommendation}`)
+    await settle(page)
+    await page.getByRole('button', { name: 'Approve …' }).click()
+    await enrol(page, name)
+    await sign(page, name)
+    await drawer(page).getByText('It is decided and in the log.').waitFor()
+    await drawer(page).getByRole('button', { name: 'Close' }).click()
+    const now = await stage(recommendation)
+    assert.equal((now.approvals ?? []).length, n + 1)
+    assert.equal(now.stage, n === 0 ? 'proposed' : 'approved')
+    await context.close()
+  }
+  assert.deepEqual(ana.faults, [])
+  await ana.context.close()
+
+  // The key of a browser leaves it in no way that a script knows.
+  const trail = await site.answer(['audit', 'trail', '--recommendation', recommendation, '-o', 'json'])
+  for (const name of ['ana', 'ben', 'cleo']) assert.match(trail, new RegExp(`"${name}"`))
+})
+
