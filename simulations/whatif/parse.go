@@ -20,6 +20,7 @@ const MaxRuns = 100_000
 // The other bounds of a scenario.
 const (
 	maxText         = 256
+	maxPosition     = 16 << 10 // of a log with offsets in every partition
 	maxEntries      = 200
 	maxAlternatives = 12
 	maxSet          = 64
@@ -103,7 +104,9 @@ func (e entry) need(keys ...string) {
 	}
 }
 
-func (e entry) text(key string) string {
+func (e entry) text(key string) string { return e.textUpTo(key, maxText) }
+
+func (e entry) textUpTo(key string, most int) string {
 	n := e.n.get(key)
 	if n == nil {
 		return ""
@@ -112,8 +115,8 @@ func (e entry) text(key string) string {
 	case n.Shape != Scalar || n.Text == "":
 		e.fault(key, "is %s, want text", n.describe())
 		return ""
-	case len(n.Text) > maxText:
-		e.fault(key, "has %d characters, at most %d are allowed", len(n.Text), maxText)
+	case len(n.Text) > most:
+		e.fault(key, "has %d characters, at most %d are allowed", len(n.Text), most)
 		return ""
 	case strings.ContainsFunc(n.Text, func(c rune) bool { return c < ' ' }):
 		e.fault(key, "holds a control character")
@@ -338,7 +341,7 @@ func (r *reader) scenario(doc *Node) *Scenario {
 	}
 	if n := e.n.get("base"); n != nil {
 		b := r.mapping(n, "base", "position", "at", "region", "instance")
-		s.Base = Base{Position: b.text("position"), At: b.instant("at"), Region: b.text("region"), Instance: b.text("instance")}
+		s.Base = Base{Position: b.textUpTo("position", maxPosition), At: b.instant("at"), Region: b.text("region"), Instance: b.text("instance")}
 		if s.Base.Position == "now" {
 			s.Base.Position = ""
 		}

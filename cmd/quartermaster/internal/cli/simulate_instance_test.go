@@ -12,6 +12,7 @@ import (
 	"github.com/shopspring/decimal"
 
 	"quartermaster/cmd/quartermaster/internal/app"
+	"quartermaster/domain"
 	"quartermaster/domain/linear"
 	"quartermaster/simulations/whatif"
 )
@@ -132,6 +133,18 @@ func TestSimulateInstanceRefuses(t *testing.T) {
 // Whoever reads an answer sees what it rests on: the rate, what is credited beyond the
 // horizon and what that is worth, and what is paid on the first day. Where trials do not
 // keep a constraint, it is said beside their cost.
+// A position with an offset in every partition is a base, however long it is written.
+func TestSimulateFromALongPosition(t *testing.T) {
+	position := domain.Position{}
+	for _, tp := range domain.AllPartitions() {
+		position[tp] = 1 << 40
+	}
+	s, err := app.ParseScenario([]byte("apiVersion: quartermaster/v1\nkind: Scenario\nname: long\nseed: 1\nbase: {position: '" + position.String() + "'}\nalternatives: [{name: a}]\n"))
+	if err != nil || s.Base.Position != position.String() {
+		t.Errorf("a position of %d characters: %v", len(position.String()), err)
+	}
+}
+
 func TestSimulateSaysWhatItRestsOn(t *testing.T) {
 	dir := t.TempDir()
 	file, results := filepath.Join(dir, "scenario.yaml"), filepath.Join(dir, "out")
