@@ -54,10 +54,13 @@ var demoQuestions = map[string][]string{
 	"plan instance":   {"at=2026-06-01&months=1&weeks=1&region=us-east-1"},
 	"plan show":       {"plan={PLAN}"},
 	"plan solve":      {"instance=a.json"},
+	"plan verify":     {"plan={PLAN}"},
 	"quarantine show": {"id={RECORD}"},
 	"serving":         {"from=2026-05-29&to=2026-05-30"},
 	"simulate":        {"file=s.yaml", "file=log-s.yaml"},
+	"simulate check":  {"file=s.yaml"},
 	"simulate show":   {"simulation={SIMULATION}"},
+	"simulate verify": {"simulation={SIMULATION}"},
 	"usage":           {"from=2026-05-29&to=2026-05-30"},
 }
 
@@ -144,7 +147,7 @@ func (a *hostileAsker) send(method, target, media, body string) (status int, tex
 func (a *hostileAsker) ask(op *cli.Operation, q url.Values, sent string) (status int, text string) {
 	a.t.Helper()
 	method := http.MethodGet
-	if op.Long {
+	if op.Posted() {
 		method = http.MethodPost
 	}
 	if len(op.Files) == 0 {
@@ -335,6 +338,7 @@ func TestAPIHostileDocuments(t *testing.T) {
 		{"plan solve", "instance=a.json", "a.json", small, spoil},
 		{"plan evaluate", "contract=c.yaml&instance=a.json", "c.yaml", hostileContract, spoil},
 		{"simulate", "file=s.yaml", "s.yaml", hostileScenario, spoil},
+		{"simulate check", "file=s.yaml", "s.yaml", hostileScenario, spoil},
 		{"plan forecast", "demand=d.csv&weeks=1", "d.csv", hostileDemand(), spoilCells},
 		{"plan backtest", "demand=d.csv&from=2025-06&to=2025-07&scenarios=1&months=1", "d.csv", hostileDemand(), spoilCells},
 		{"plan backtest", "demand=d.csv&prices=p.csv&from=2025-06&to=2025-07&scenarios=1&months=1", "p.csv", hostilePrices, spoilCells},

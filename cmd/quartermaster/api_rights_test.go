@@ -91,7 +91,7 @@ type answered struct {
 func (e *tenanted) ask(t *testing.T, who string, op *cli.Operation, q url.Values, tag string) answered {
 	t.Helper()
 	method := http.MethodGet
-	if op.Long {
+	if op.Posted() {
 		method = http.MethodPost
 	}
 	send := func(method, target, body string) *httptest.ResponseRecorder {

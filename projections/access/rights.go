@@ -92,6 +92,7 @@ var operations = func() map[string]OperationRule {
 		"plan list":         within(admin, finance, planner, auditor),
 		"plan show":         within(admin, finance, planner, auditor),
 		"plan solve":        within(admin, finance, planner), // of a file: it reads no rows
+		"plan verify":       estate(admin, finance, planner, auditor),
 		"quarantine list":   estate(admin, auditor, operator),
 		"quarantine show":   estate(admin, auditor, operator),
 		"recommend command": estate(admin, finance, planner, operator),
@@ -103,8 +104,10 @@ var operations = func() map[string]OperationRule {
 		"serving":           within(roles...),
 		"simulate":          estate(admin, finance, planner),
 		"simulate changes":  estate(admin, finance, planner),
+		"simulate check":    estate(admin, finance, planner),
 		"simulate list":     within(admin, finance, planner, auditor),
 		"simulate show":     within(admin, finance, planner, auditor),
+		"simulate verify":   estate(admin, finance, planner, auditor),
 		"snapshot list":     estate(admin, auditor, operator),
 		"streams list":      estate(admin, auditor, operator),
 		"usage":             within(roles...),

@@ -251,7 +251,7 @@ func protect(h http.Header) {
 }
 
 func methodOf(op *cli.Operation) string {
-	if op.Long {
+	if op.Posted() {
 		return http.MethodPost
 	}
 	return http.MethodGet
@@ -274,13 +274,7 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cl
 		fail(w, err)
 		return
 	}
-	question := sha256.New()
-	_, _ = io.WriteString(question, r.URL.RawQuery)
-	for _, d := range sent {
-		_, _ = fmt.Fprintf(question, "\n%q %d ", d.Name, len(d.Text))
-		_, _ = io.WriteString(question, d.Text)
-	}
-	if err := s.keep(who, Asked{strings.Join(op.Words, " "), [sha256.Size]byte(question.Sum(nil)), false, nil}); err != nil {
+	if err := s.record(who, r, op, sent, nil, false); err != nil {
 		fail(w, err)
 		return
 	}
@@ -305,14 +299,20 @@ func (s *server) asking(r *http.Request, op *cli.Operation) (app.Principal, erro
 	}
 	asking, err := who.Asking(strings.Join(op.Words, " "))
 	if err != nil {
-		return app.Principal{}, errors.Join(err, s.record(who, r, op, nil, true))
+		return app.Principal{}, errors.Join(err, s.record(who, r, op, nil, nil, true))
 	}
 	return asking, nil
 }
 
 // record keeps what somebody asked.
-func (s *server) record(who app.Principal, r *http.Request, op *cli.Operation, at domain.Position, refused bool) error {
-	return s.keep(who, Asked{strings.Join(op.Words, " "), sha256.Sum256([]byte(r.URL.RawQuery)), refused, at})
+func (s *server) record(who app.Principal, r *http.Request, op *cli.Operation, sent []cli.Document, at domain.Position, refused bool) error {
+	question := sha256.New()
+	_, _ = io.WriteString(question, r.URL.RawQuery)
+	for _, d := range sent {
+		_, _ = fmt.Fprintf(question, "\n%q %d ", d.Name, len(d.Text))
+		_, _ = io.WriteString(question, d.Text)
+	}
+	return s.keep(who, Asked{strings.Join(op.Words, " "), [sha256.Size]byte(question.Sum(nil)), refused, at})
 }
 
 func (s *server) keep(who app.Principal, asked Asked) error {
@@ -369,6 +369,11 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		fail(w, err)
 		return
 	}
+	sent, err := s.sent(w, r, op)
+	if err != nil {
+		fail(w, err)
+		return
+	}
 	pg, err := s.pageOf(r.Context(), r, who, op, q, form)
 	if err != nil {
 		fail(w, err)
@@ -395,7 +400,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		who, err = s.asking(r, op)
 	}
 	if err == nil {
-		tag, did, err = s.ask(r, who, op, q, form, pg, out)
+		tag, did, err = s.ask(r, who, op, q, form, sent, pg, out)
 	}
 	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
 		<-turns[i]
@@ -439,13 +444,16 @@ func describeOutcome(header http.Header, did *cli.Outcome) {
 
 // ask answers a question. tag is the entity tag of the answer, "" for none. did is nil if whoever asks has the answer.
 func (s *server) ask(
-	r *http.Request, who app.Principal, op *cli.Operation, q url.Values, form cli.Form, pg *page, out *spool,
+	r *http.Request, who app.Principal, op *cli.Operation, q url.Values, form cli.Form, sent []cli.Document, pg *page, out *spool,
 ) (tag string, did *cli.Outcome, err error) {
 	on, err := s.Open(who)
 	if err != nil {
 		return "", nil, err
 	}
 	defer func() { err = errors.Join(err, on.Close()) }()
+	if sent != nil {
+		on.Files = cli.SentFiles(sent)
+	}
 	var at, now domain.Position
 	if !op.Outside {
 		if at, err = on.Position(r.Context()); err != nil {
@@ -455,7 +463,7 @@ func (s *server) ask(
 	if now = at; pg != nil && pg.from != nil {
 		at = pg.at
 	}
-	if err := s.record(who, r, op, at, false); err != nil {
+	if err := s.record(who, r, op, sent, at, false); err != nil {
 		return "", nil, err
 	}
 	if pg != nil {

@@ -214,7 +214,11 @@ func (c *Caller) RecordedPlan(ctx context.Context, at At, id string) (*RecordedP
 }
 
 // VerifyPlan folds the log up to a recorded plan's position and computes the plan again.
-func (c *Caller) VerifyPlan(ctx context.Context, e *RecordedPlan, p *plan.Plan) (*Verified, error) {
+func (c *Caller) VerifyPlan(ctx context.Context, id string) (*Verified, error) {
+	e, p, err := c.RecordedPlan(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
 	h, err := c.log(ctx)
 	if err != nil {
 		return nil, err
@@ -278,10 +282,10 @@ type recorded struct {
 
 // Verified compares a recorded document with a recomputed one.
 type Verified struct {
-	Position string // of the rows that it was computed from
-	Recorded string // SHA-256 of the recorded document, in hexadecimal digits
-	Again    string // SHA-256 of the recomputed one
-	Equal    bool   // byte for byte
+	Position string `json:"position"` // of the rows that it was computed from
+	Recorded string `json:"recorded"` // SHA-256 of the recorded document, in hexadecimal digits
+	Again    string `json:"again"`    // SHA-256 of the recomputed one
+	Equal    bool   `json:"equal"`    // byte for byte
 }
 
 // verify folds the log up to a document's position, calls again with the rows there, and compares

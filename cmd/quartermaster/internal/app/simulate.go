@@ -117,7 +117,11 @@ func (c *Caller) Simulation(ctx context.Context, at At, id string) (*FrozenScena
 }
 
 // VerifySimulation folds the log up to a frozen scenario's position and answers it again.
-func (c *Caller) VerifySimulation(ctx context.Context, e *FrozenScenario, workers int) (*Verified, error) {
+func (c *Caller) VerifySimulation(ctx context.Context, id string, workers int) (*Verified, error) {
+	e, err := c.Simulation(ctx, "", id)
+	if err != nil {
+		return nil, err
+	}
 	h, err := c.log(ctx)
 	if err != nil {
 		return nil, err

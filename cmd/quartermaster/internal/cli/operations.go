@@ -140,8 +140,9 @@ var operations = map[string]served{
 	"plan instance":     {long: true},
 	"plan list":         {},
 	"parts verify":      {long: true, outside: true},
-	"plan show":         {without: []string{"verify"}},
+	"plan show":         {},
 	"plan solve":        {without: []string{"out"}, named: []string{"instance"}, long: true},
+	"plan verify":       {long: true},
 	"quarantine list":   {access: true, rows: "entries"},
 	"quarantine show":   {access: true},
 	"recommend command": {without: []string{"out"}, outside: true},
@@ -153,8 +154,10 @@ var operations = map[string]served{
 	"serving":           {},
 	"simulate":          {without: []string{"freeze", "out", "workers", "workspace"}, named: []string{"file"}, also: baseOf, long: true},
 	"simulate changes":  {},
+	"simulate check":    {named: []string{"file"}, outside: true},
 	"simulate list":     {},
-	"simulate show":     {without: []string{"verify"}},
+	"simulate show":     {},
+	"simulate verify":   {long: true},
 	"snapshot list":     {outside: true},
 	"streams list":      {access: true, rows: "streams"},
 	"usage":             {rows: "groups"},
@@ -343,6 +346,9 @@ func (op *Operation) exemplify(cmd *cobra.Command) {
 		}
 	}
 }
+
+// Posted reports whether the question is posted: it begins work, or documents come with it.
+func (op *Operation) Posted() bool { return op.Long || len(op.Files) > 0 }
 
 // Paged reports whether the answer in JSON may be asked for in pages.
 func (op *Operation) Paged() bool { return op.Rows != "" }

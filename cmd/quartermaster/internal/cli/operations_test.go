@@ -59,7 +59,7 @@ func TestEveryCommandIsServedOrSaysWhyNot(t *testing.T) {
 func TestOperationsTakeNoFiles(t *testing.T) {
 	for _, op := range append(Operations(), Decisions()...) {
 		for _, name := range op.Files {
-			if op.param(name) == nil || !op.Long {
+			if op.param(name) == nil || !op.Posted() {
 				t.Errorf("%v: the file %s is not a parameter, or nothing sends it", op.Words, name)
 			}
 		}

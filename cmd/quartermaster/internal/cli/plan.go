@@ -145,7 +145,7 @@ excluded, nothing is recorded and the exit status is 1.`,
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of the plan")
 	f.BoolVar(&fl.dryRun, "dry-run", false, "compute and show the plan, but do not record it")
 	asOfFlag(cmd, &asOf)
-	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand(), a.planInstanceCommand())
+	cmd.AddCommand(a.planListCommand(), a.planShowCommand(), a.planVerifyCommand(), a.planDiffCommand(), a.planPackCommand(), a.planForecastCommand(), a.planBacktestCommand(), a.planSolveCommand(), a.planCheckCommand(), a.planEvaluateCommand(), a.planInstanceCommand())
 	return cmd
 }
 
@@ -243,19 +243,12 @@ func (a *Program) planListCommand() *cobra.Command {
 }
 
 func (a *Program) planShowCommand() *cobra.Command {
-	var (
-		verify bool
-		asOf   string
-	)
+	var asOf string
 	cmd := &cobra.Command{
-		Use:   "show PLAN",
-		Short: "Show a recorded plan, and verify it with --verify",
-		Long: `Show prints a plan as it was recorded. With --verify it folds the log up to the plan's position
-and computes the plan again. Both must be equal byte for byte; exit status 1 if they are not. A
-plan of another method version cannot be verified by this program, and is reported as such.
-
-With -o json the recorded document is printed unchanged.`,
-		Example: "  quartermaster plan show plan-0f3a9c81d2e4\n  quartermaster plan show plan-0f3a9c81d2e4 --verify",
+		Use:     "show PLAN",
+		Short:   "Show a recorded plan",
+		Long:    "Show prints a plan as it was recorded. With -o json the recorded document is printed unchanged.",
+		Example: "  quartermaster plan show plan-0f3a9c81d2e4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, p, err := a.caller().RecordedPlan(cmd.Context(), app.At(asOf), args[0])
@@ -263,33 +256,47 @@ With -o json the recorded document is printed unchanged.`,
 				return err
 			}
 			if a.json {
-				if _, err := fmt.Fprintln(a.out, string(e.Document)); err != nil {
-					return err
-				}
-			} else {
-				a.showPlan(p, 0)
+				_, err := fmt.Fprintln(a.out, string(e.Document))
+				return err
 			}
-			if !verify {
-				return nil
-			}
-			v, err := a.caller().VerifyPlan(cmd.Context(), e, p)
-			return a.showVerified(v, err, "plan", "computed")
+			a.showPlan(p, 0)
+			return nil
 		},
 	}
 	asOfFlag(cmd, &asOf)
-	cmd.Flags().BoolVar(&verify, "verify", false, "compute the plan again from the log, and compare; exit 1 if it differs")
 	return cmd
+}
+
+func (a *Program) planVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify PLAN",
+		Short: "Compute a recorded plan again from the log, and compare",
+		Long: `Verify folds the log up to the plan's position and computes the plan again. Both must be equal byte for
+byte; exit status 1 if they are not. A plan of another method version cannot be verified by this
+program, and is reported as such.`,
+		Example: "  quartermaster plan verify plan-0f3a9c81d2e4",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := a.caller().VerifyPlan(cmd.Context(), args[0])
+			return a.showVerified(v, err, "plan", "computed")
+		},
+	}
 }
 
 // showVerified reports whether a recorded document equals the one computed again from the log.
 func (a *Program) showVerified(v *app.Verified, err error, kind, verb string) error {
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case a.json:
+		err = a.answerJSON(v)
+	case v.Equal:
+		fmt.Fprintf(a.out, "equal: %s again from the log at %s, digest %s\n", verb, a.position(v.Position), v.Recorded)
+	default:
+		fmt.Fprintf(a.out, "DIFFERENT: recorded %s, %s again %s\n", v.Recorded, verb, v.Again)
 	}
-	if !v.Equal {
-		fmt.Fprintf(a.err, "DIFFERENT: recorded %s, %s again %s\n", v.Recorded, verb, v.Again)
+	if err == nil && !v.Equal {
 		return &failed{why: "the " + kind + " differs from the log"}
 	}
-	a.note("equal: %s again from the log at %s, digest %s", verb, a.position(v.Position), v.Recorded)
-	return nil
+	return err
 }

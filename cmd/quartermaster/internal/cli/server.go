@@ -80,14 +80,14 @@ func (a *Program) remote(cmd *cobra.Command) error {
 		}
 		a.output = "" // the server writes the answer
 		question := APIRoot + strings.Join(op.Words, "/") + "?" + q.Encode()
+		body, err := a.sent(&op, how.also, q, cmd.InOrStdin())
+		if err != nil {
+			return err
+		}
 		if op.Long {
-			body, err := a.sent(&op, how.also, q, cmd.InOrStdin())
-			if err != nil {
-				return err
-			}
 			return a.askLong(cmd.Context(), client, base, question, body, cmd.OutOrStdout())
 		}
-		return a.ask(cmd.Context(), client, base+question, cmd.OutOrStdout())
+		return a.ask(cmd.Context(), client, base+question, body, cmd.OutOrStdout())
 	}
 	return nil
 }
@@ -244,9 +244,13 @@ func (a *Program) sendBody(ctx context.Context, client *http.Client, method, tar
 	return resp, nil
 }
 
-// ask writes the answer of a server.
-func (a *Program) ask(ctx context.Context, client *http.Client, question string, out io.Writer) error {
-	resp, err := a.send(ctx, client, http.MethodGet, question)
+// ask writes the answer of a server to a question, with a body or nil.
+func (a *Program) ask(ctx context.Context, client *http.Client, question string, body []byte, out io.Writer) error {
+	method := http.MethodGet
+	if body != nil {
+		method = http.MethodPost
+	}
+	resp, err := a.sendBody(ctx, client, method, question, body)
 	if err != nil {
 		return err
 	}

@@ -112,6 +112,6 @@ and replaces those of an earlier run.`,
 	f.IntVar(&fl.workers, "workers", 0, "trials evaluated in parallel; does not change the answer (default one per processor)")
 	f.BoolVar(&fl.freeze, "freeze", false, "record the scenario and its answer as an event, so that recommendations can cite it")
 	f.StringVar(&fl.workspace, "workspace", fl.workspace, "workspace of a frozen scenario")
-	cmd.AddCommand(a.simulateFreezeCommand(), a.simulateListCommand(), a.simulateShowCommand(), a.simulateDiffCommand(), a.simulateChangesCommand())
+	cmd.AddCommand(a.simulateFreezeCommand(), a.simulateListCommand(), a.simulateShowCommand(), a.simulateVerifyCommand(), a.simulateCheckCommand(), a.simulateDiffCommand(), a.simulateChangesCommand())
 	return cmd
 }

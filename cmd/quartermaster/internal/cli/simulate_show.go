@@ -625,7 +625,7 @@ func (a *Program) simulateFreezeCommand() *cobra.Command {
 		Use:     "freeze FILE",
 		Short:   "Answer a scenario and record it as an event",
 		Long:    "Freeze answers a scenario like \"quartermaster simulate\" and records the scenario and its answer\nas an event. The same answer is recorded only once.",
-		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
+		Example: "  quartermaster simulate freeze deploy/demo/scenarios/demand-growth.yaml\n  quartermaster simulate verify sim-0f3a9c81d2e4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s, err := a.ReadScenarioFile(args[0])
@@ -684,19 +684,12 @@ func (a *Program) simulateListCommand() *cobra.Command {
 }
 
 func (a *Program) simulateShowCommand() *cobra.Command {
-	var (
-		verify bool
-		asOf   string
-	)
+	var asOf string
 	cmd := &cobra.Command{
-		Use:   "show SIMULATION",
-		Short: "Show the answer of a frozen scenario, and verify it with --verify",
-		Long: `Show prints the answer of a frozen scenario as it was recorded. With --verify it folds the log up to
-the recorded position and answers the scenario again. Both must be equal byte for byte; exit status
-1 if they are not.
-
-With -o json the recorded document is printed unchanged.`,
-		Example: "  quartermaster simulate show sim-0f3a9c81d2e4 --verify",
+		Use:     "show SIMULATION",
+		Short:   "Show the answer of a frozen scenario",
+		Long:    "Show prints the answer of a frozen scenario as it was recorded. With -o json the recorded document is printed\nunchanged.",
+		Example: "  quartermaster simulate show sim-0f3a9c81d2e4",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e, err := a.caller().Simulation(cmd.Context(), app.At(asOf), args[0])
@@ -704,22 +697,53 @@ With -o json the recorded document is printed unchanged.`,
 				return err
 			}
 			if a.json {
-				if _, err := fmt.Fprintln(a.out, string(e.Document)); err != nil {
-					return err
-				}
-			} else {
-				a.showSimulation(&e.Result)
+				_, err := fmt.Fprintln(a.out, string(e.Document))
+				return err
 			}
-			if !verify {
-				return nil
-			}
-			v, err := a.caller().VerifySimulation(cmd.Context(), e, 0)
-			return a.showVerified(v, err, "answer", "answered")
+			a.showSimulation(&e.Result)
+			return nil
 		},
 	}
 	asOfFlag(cmd, &asOf)
-	cmd.Flags().BoolVar(&verify, "verify", false, "answer the scenario again from the log, and compare; exit 1 if it differs")
 	return cmd
+}
+
+func (a *Program) simulateVerifyCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "verify SIMULATION",
+		Short: "Answer a frozen scenario again from the log, and compare",
+		Long: `Verify folds the log up to the recorded position and answers the scenario again. Both must be equal byte
+for byte; exit status 1 if they are not.`,
+		Example: "  quartermaster simulate verify sim-0f3a9c81d2e4",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, err := a.caller().VerifySimulation(cmd.Context(), args[0], 0)
+			return a.showVerified(v, err, "answer", "answered")
+		},
+	}
+}
+
+func (a *Program) simulateCheckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a scenario file",
+		Long: `Check reads a scenario file and says what is wrong with it, with lines, columns and fields. It answers
+nothing else, and reads no log. With -o json it shows the scenario, with what the file leaves out.`,
+		Example: "  quartermaster simulate check deploy/demo/scenarios/demand-growth.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			s, err := a.ReadScenarioFile(args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(s)
+			}
+			fmt.Fprintf(a.out, "%s: alternatives: %s; changes: %s; trials: %s; months: %s\n",
+				args[0], comma(len(s.Alternatives)), comma(len(s.Changes)), comma(s.Runs), comma(s.Months))
+			return nil
+		},
+	}
 }
 
 func (a *Program) simulateDiffCommand() *cobra.Command {

@@ -354,7 +354,7 @@ func TestWorkedScenarios(t *testing.T) {
 	if out, errs, code := command("simulate", "list", "-o", "json"); code != 0 || strings.Count(out, r.ID) != 1 {
 		t.Errorf("list: %s%s", out, errs)
 	}
-	if out, errs, code := command("simulate", "show", r.ID, "--verify"); code != 0 || !strings.Contains(errs, "equal: answered again from the log") {
+	if out, errs, code := command("simulate", "verify", r.ID); code != 0 || !strings.Contains(out, "equal: answered again from the log") {
 		t.Errorf("verify: %s%s", out, errs)
 	}
 	out, errs, code = command("simulate", "diff", r.ID, filepath.Join(results, "result.json"), "-o", "json")
