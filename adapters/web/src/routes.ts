@@ -12,6 +12,7 @@ export const routes: Route[] = [
   { path: '/fleet', title: 'Fleet', key: 'f', load: () => import('./pages/Fleet.svelte') },
   { path: '/models', title: 'Models', key: 'm', load: () => import('./pages/Models.svelte') },
   { path: '/costs', title: 'Costs', key: 'c', load: () => import('./pages/Costs.svelte') },
+  { path: '/plan', title: 'Plan', key: 'p', load: () => import('./pages/Plan.svelte') },
   { path: '/alerts', title: 'Alerts', key: 'l', load: () => import('./pages/Alerts.svelte') },
 ]
 

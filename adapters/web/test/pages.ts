@@ -25,6 +25,11 @@ export const pages = [
   '/costs?show=changes',
   '/costs?show=statements',
   '/costs?show=statements&workspace=vc-a01',
+  '/plan',
+  '/plan?show=new',
+  '/plan?show=forecast',
+  '/plan?show=contract',
+  '/plan?show=backtest',
   '/alerts',
   '/alerts?show=findings',
   '/alerts?show=actions',
@@ -35,4 +40,4 @@ export const pages = [
 ]
 
 // faulty are views of what is not there, or cannot be asked.
-export const faulty = ['/fleet?from=nonsense', '/alerts?incident=i-0000000000000000', '/nowhere', '/models?search=nothing-has-this-name', '/costs?period=2020-01', '/costs?show=explain&workspace=nobody', '/costs?show=explain&allocation=nothing']
+export const faulty = ['/fleet?from=nonsense', '/alerts?incident=i-0000000000000000', '/nowhere', '/plan?plan=plan-000000000000', '/plan?show=forecast&region=nowhere', '/models?search=nothing-has-this-name', '/costs?period=2020-01', '/costs?show=explain&workspace=nobody', '/costs?show=explain&allocation=nothing']

@@ -1,0 +1,121 @@
+// A planner looks at a recorded plan, has it verified and drawn, computes one, and asks for forecasts, a contract and a
+// backtest: by mouse, and by keyboard alone.
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import type { Browser, Page } from 'playwright-core'
+import { browse, serve, settle, visit, type Site } from '../site.ts'
+
+let site: Site
+let browser: Browser
+before(async () => {
+  site = await serve()
+  browser = await browse()
+})
+after(async () => {
+  await browser?.close()
+  await site?.close()
+})
+
+const figure = (page: Page, at: string) => page.locator(`data[data-figure="${at}"]`).first().getAttribute('value')
+const answer = async (...args: string[]) => JSON.parse(await site.answer([...args, '-o', 'json']))
+
+// tab presses Tab until something has the focus.
+async function tab(page: Page, name: RegExp): Promise<void> {
+  for (let i = 0; i < 150; i++) {
+    await page.keyboard.press('Tab')
+    const on = await page.evaluate(() => (document.activeElement as HTMLElement | null)?.innerText ?? '')
+    if (name.test(on)) return
+  }
+  assert.fail(`nothing named ${name} gets the focus`)
+}
+
+test('a recorded plan, by mouse', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/plan`)
+  await settle(page)
+  const [{ plan }] = await answer('plan', 'list')
+  const recorded = await answer('plan', 'show', plan)
+  assert.equal(await figure(page, '/total/cost'), recorded.total.cost)
+  const region = recorded.regions.findIndex((r: { purchases: unknown[] }) => r.purchases.length > 0)
+  const first = recorded.regions[region].purchases[0]
+  assert.equal(await figure(page, `/regions/${region}/purchases/0/cost`), first.cost)
+
+  await page.getByText('Why', { exact: true }).first().click()
+  assert.ok(await page.getByText(first.reason, { exact: true }).first().isVisible())
+
+  await page.getByRole('button', { name: 'Verify this plan' }).click()
+  await page.getByText('Equal, byte for byte.').waitFor()
+  assert.equal(await figure(page, '/again'), (await answer('plan', 'verify', plan)).again)
+
+  await page.getByRole('button', { name: 'Draw the curve' }).click()
+  const cost = page.locator('data[data-figure="/alternatives/0/expected_cost"]')
+  await cost.waitFor()
+  // The scenario buys what the plan does, so it costs the same, to the cent.
+  assert.equal(Number(await cost.getAttribute('value')).toFixed(2), Number(recorded.total.cost).toFixed(2))
+  await page.getByRole('combobox', { name: 'Pool' }).selectOption('us-east-1 p5.48xlarge')
+  await page.getByRole('img', { name: /^us-east-1 p5.48xlarge: In the hours/ }).waitFor()
+  assert.deepEqual(faults, [])
+  await context.close()
+})
+
+test('a new plan, by keyboard', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/fleet`)
+  await settle(page)
+  await page.keyboard.press('g')
+  await page.keyboard.press('p')
+  await settle(page)
+  await tab(page, /^New plan$/)
+  await page.keyboard.press('Enter')
+  await page.getByRole('form', { name: 'New plan' }).waitFor()
+  const months = page.getByLabel('Months')
+  for (let i = 0; i < 50 && !(await months.evaluate((e) => e === document.activeElement)); i++) await page.keyboard.press('Tab')
+  await page.keyboard.type('12')
+  await page.keyboard.press('Tab')
+  await page.keyboard.type('2%')
+  await page.keyboard.press('Enter')
+  await page.locator('data[data-figure="/total/cost"]').waitFor({ timeout: 60_000 })
+  const same = await answer('plan', '--at', '2026-06-01', '--months', '12', '--growth', '2%', '--dry-run')
+  assert.equal(await figure(page, '/total/cost'), same.total.cost)
+  assert.match(page.url(), /months=12/)
+  assert.deepEqual(faults, [])
+  await context.close()
+})
+
+test('a long plan is cancelled', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/plan?show=new&demand=forecast&scenarios=64&months=60`)
+  await settle(page)
+  await page.getByRole('button', { name: 'Compute the plan' }).click()
+  const cancel = page.getByRole('button', { name: 'Cancel The plan' })
+  await cancel.click()
+  await cancel.waitFor({ state: 'detached' })
+  await page.getByText('The plan: cancelled').waitFor({ state: 'attached' })
+  assert.deepEqual(faults, [])
+  await context.close()
+})
+
+test('forecast, contract and backtest, by mouse', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/plan?show=forecast`)
+  await page.locator('data[data-figure="/all/weighted_mase"]').waitFor({ timeout: 60_000 })
+  assert.equal(await figure(page, '/all/weighted_mase'), (await answer('plan', 'forecast', '--at', '2026-06-01')).all.weighted_mase)
+
+  await page.getByRole('link', { name: 'Contract' }).click()
+  await page.getByRole('button', { name: 'Evaluate the contract' }).click()
+  await page.locator('data[data-figure="/break_even_hourly"]').waitFor({ timeout: 60_000 })
+  const contract = await answer('plan', 'evaluate', '../../deploy/demo/contracts/one-year-p4d.yaml', '--at', '2026-06-01', '--months', '24')
+  assert.equal(await figure(page, '/break_even_hourly'), contract.break_even_hourly)
+
+  // What is wrong in a contract has its line.
+  await page.getByRole('textbox', { name: 'Contract, as YAML' }).fill('apiVersion: quartermaster/v1\nkind: Contract\nterm: 3\n')
+  await page.getByRole('button', { name: 'Evaluate the contract' }).click()
+  await page.getByText('contract.yaml:3').first().waitFor()
+
+  await page.getByRole('link', { name: 'Backtest' }).click()
+  await page.getByRole('button', { name: 'Test the advice' }).click()
+  await page.locator('data[data-figure="/all/foresight_cost"]').waitFor({ timeout: 60_000 })
+  assert.equal(await figure(page, '/all/foresight_cost'), (await answer('plan', 'backtest', '--from', '2025-06', '--to', '2026-06')).all.foresight_cost)
+  assert.deepEqual(faults, [])
+  await context.close()
+})
