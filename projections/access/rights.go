@@ -75,6 +75,7 @@ var operations = func() map[string]OperationRule {
 		"import list":       estate(admin, finance, auditor, operator),
 		"import show":       estate(admin, finance, auditor, operator),
 		"jobs":              within(roles...),
+		"log event":         estate(admin, auditor, operator),
 		"log prove":         estate(admin, auditor, operator),
 		"log replay":        estate(admin, auditor, operator),
 		"log stats":         estate(admin, auditor, operator),

@@ -86,7 +86,7 @@ func TestTrimmedLogAnswersFromTheArchive(t *testing.T) {
 	}
 	export := func() (text string) {
 		t.Helper()
-		if err := c.Tail(t.Context(), nil, app.MaxTail, false, func(r app.Record) error {
+		if _, err := c.Tail(t.Context(), app.Newest{Lines: app.MaxTail}, false, func(r app.Record) error {
 			text += fmt.Sprint(r.Topic, r.Partition, r.Offset, r.Subject, r.Appended) + "\n"
 			return nil
 		}); err != nil {

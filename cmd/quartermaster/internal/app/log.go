@@ -141,50 +141,49 @@ func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
 	return slices.DeleteFunc(all, func(tp domain.TopicPartition) bool { return !slices.Contains(topics, string(tp.Topic)) }), nil
 }
 
-// Tail calls yield with the newest n records of topics (none: all topics), the oldest first. With
-// follow it continues with new ones until ctx ends. yield is never called concurrently.
-func (c *Caller) Tail(ctx context.Context, topics []string, n int, follow bool, yield func(Record) error) error {
-	tps, err := partitionsOf(topics)
+// Tail calls yield with the newest records that q selects, the oldest first. With follow it continues with new ones
+// until ctx ends. yield is never called concurrently. It returns the partitions in which older records were not searched.
+func (c *Caller) Tail(ctx context.Context, q Newest, follow bool, yield func(Record) error) (stopped []domain.TopicPartition, err error) {
+	tps, err := q.partitions()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if n < 0 || n > MaxTail {
-		return invalid("lines", "%d: want 0 to %d; \"quartermaster log export\" writes everything", n, MaxTail)
+	if q.Lines < 0 || q.Lines > MaxTail {
+		return nil, invalid("lines", "%d: want 0 to %d; \"quartermaster log export\" writes everything", q.Lines, MaxTail)
 	}
 	h, err := c.log(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	end, err := h.End(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var found []Record
-	var dec wire.Decoder
 	for _, tp := range tps {
-		if end[tp] == 0 {
-			continue
+		part, early, err := h.newest(ctx, tp, end[tp], &q)
+		if err != nil {
+			return nil, err
 		}
-		if err := h.Log.Read(ctx, tp, max(0, end[tp]-int64(n)), end[tp], func(recs []domain.Record) error {
-			for i := range recs {
-				if !recs[i].IsMarker() {
-					found = append(found, shown(&dec, &recs[i]))
-				}
-			}
-			return nil
-		}); err != nil {
-			return err
+		if early {
+			stopped = append(stopped, tp)
 		}
+		found = append(found, part...)
 	}
-	slices.SortStableFunc(found, func(a, b Record) int { return cmp.Compare(a.Appended, b.Appended) })
-	for _, s := range found[max(0, len(found)-n):] {
+	slices.SortStableFunc(found, byAppended)
+	for _, s := range found[max(0, len(found)-q.Lines):] {
 		if err := yield(s); err != nil {
-			return err
+			return stopped, err
 		}
 	}
 	if !follow {
-		return nil
+		return stopped, nil
 	}
+	return stopped, h.follow(ctx, tps, end, &q, yield)
+}
+
+// follow calls yield with new records that q selects, until ctx ends.
+func (h *Conn) follow(ctx context.Context, tps []domain.TopicPartition, end domain.Position, q *Newest, yield func(Record) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var mu sync.Mutex
@@ -196,10 +195,11 @@ func (c *Caller) Tail(ctx context.Context, topics []string, n int, follow bool, 
 				mu.Lock()
 				defer mu.Unlock()
 				for i := range recs {
-					if recs[i].IsMarker() {
+					r, ok := q.selected(&dec, &recs[i])
+					if !ok {
 						continue
 					}
-					if err := yield(shown(&dec, &recs[i])); err != nil {
+					if err := yield(r); err != nil {
 						return err
 					}
 				}
@@ -454,6 +454,3 @@ func differences(ctx context.Context, live, replay func(context.Context, func(pr
 	})
 	return out, err
 }
-
-// MaxTail bounds what [Caller.Tail] holds in memory.
-const MaxTail = 10_000

@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -114,10 +113,7 @@ func (c *Caller) Quarantined(ctx context.Context, at At, id string) (*Quarantine
 	e := &ans.QuarantineEntry
 	err = h.Log.Read(ctx, domain.TopicPartition{Topic: e.Topic, Partition: e.Partition}, e.Offset, e.Offset+1, func(recs []domain.Record) error {
 		rec := &recs[0]
-		ans.Record = RawRecord{e.Topic, e.Partition, e.Offset, rec.Time, string(rec.Key), []RawHeader{}, hex.EncodeToString(rec.Value)}
-		for _, hd := range rec.Headers {
-			ans.Record.Headers = append(ans.Record.Headers, RawHeader{hd.Key, hex.EncodeToString(hd.Value)})
-		}
+		ans.Record = rawRecord(rec)
 		var dec wire.Decoder
 		if s := shown(&dec, rec); s.Error == "" {
 			ans.Event = &s

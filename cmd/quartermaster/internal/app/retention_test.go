@@ -121,7 +121,7 @@ func (r *retained) trim(q app.TrimQuestion) (*app.TrimPlan, error) {
 func (r *retained) ended() map[string]int {
 	r.Helper()
 	n := map[string]int{}
-	if err := r.Tail(r.Context(), nil, app.MaxTail, false, func(rec app.Record) error {
+	if _, err := r.Tail(r.Context(), app.Newest{Lines: app.MaxTail}, false, func(rec app.Record) error {
 		if rec.Type == domain.TypeRecordsRemoved {
 			n[strings.TrimPrefix(rec.Subject, "quartermaster/removal/ended/")]++
 		}

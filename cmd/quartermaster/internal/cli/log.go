@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 
 	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
 	"quartermaster/cmd/quartermaster/internal/app"
@@ -18,7 +23,7 @@ func (a *Program) logCommand() *cobra.Command {
 		Use:   "log",
 		Short: "Show, export and replay the log",
 	}
-	cmd.AddCommand(a.logTailCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand(), a.logProveCommand())
+	cmd.AddCommand(a.logTailCommand(), a.logEventCommand(), a.logStatsCommand(), a.logExportCommand(), a.logReplayCommand(), a.logProveCommand())
 	return cmd
 }
 
@@ -63,25 +68,90 @@ func (a *Program) writeRecord(w io.Writer, s app.Record) error {
 
 func (a *Program) logTailCommand() *cobra.Command {
 	var (
-		n      int
-		follow bool
-		topics []string
+		q           app.Newest
+		follow      bool
+		since, till string
 	)
 	cmd := &cobra.Command{
-		Use:     "tail",
-		Short:   "Show the newest events",
-		Long:    "Tail shows the newest events of the log, or of the topics given.",
-		Example: "  quartermaster log tail -n 5\n  quartermaster log tail --topic qm.hardware --follow -o json",
-		Args:    cobra.NoArgs,
+		Use:   "tail",
+		Short: "Show the newest events",
+		Long: `Tail shows the newest events of the log, or of those that the flags select. Flags combine.
+
+What is selected by its content is searched in the newest 1,048,576 records of each partition.`,
+		Example: "  quartermaster log tail -n 5\n  quartermaster log tail --topic qm.hardware --follow -o json\n" +
+			"  quartermaster log tail --type PolicySet --operator root",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.caller().Tail(cmd.Context(), topics, n, follow, func(r app.Record) error { return a.writeRecord(a.out, r) })
+			if err := cmp.Or(timeFlag("since", since, &q.From), timeFlag("until", till, &q.To)); err != nil {
+				return err
+			}
+			stopped, err := a.caller().Tail(cmd.Context(), q, follow, func(r app.Record) error { return a.writeRecord(a.out, r) })
+			for _, tp := range stopped {
+				a.note("older records of %s were not searched", tp)
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
-	f.IntVarP(&n, "lines", "n", 10, "number of events")
+	f.IntVarP(&q.Lines, "lines", "n", 10, "number of events")
 	f.BoolVarP(&follow, "follow", "f", false, "continue with new events until interrupted")
-	f.StringSliceVar(&topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	f.StringSliceVar(&q.Topics, "topic", nil, "topics, for example qm.fleet (default all)")
+	f.StringSliceVar(&q.Types, "type", nil, "only events of these types, for example PolicySet")
+	f.StringVar(&q.Workspace, "workspace", "", "only events that name this workspace")
+	f.StringVar(&q.Cluster, "cluster", "", "only events that name this cluster")
+	f.StringVar(&q.Subject, "subject", "", "only events about this subject")
+	f.StringVar(&q.Operator, "operator", "", "only what this operator signed")
+	f.StringVar(&since, "since", "", "only records appended at this time or later (RFC 3339, date or month)")
+	f.StringVar(&till, "until", "", "only records appended before this time")
 	return cmd
+}
+
+func (a *Program) logEventCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "event RECORD",
+		Short: "Show one record byte for byte, and the event in it",
+		Long: `Event shows one record of the log: its key, its headers and value in hexadecimal, and the event in it.
+Of a decision it shows what the operator signed. The leaf is what "log prove" proves.
+
+RECORD is topic/partition@offset, or an event as CloudEvents name it: its source, a #, and its id. Quote it then.`,
+		Example: "  quartermaster log event qm.workspaces/0@3\n" +
+			"  quartermaster log event 'quartermaster/demo#1/qm.workspaces/0/28' -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := a.caller().Event(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.answerJSON(e)
+			}
+			return a.showLoggedEvent(e)
+		},
+	}
+}
+
+func (a *Program) showLoggedEvent(e *app.LoggedEvent) error {
+	if err := a.writeRecord(a.out, *e.Event); err != nil {
+		return err
+	}
+	t := a.table("part", "hexadecimal")
+	for _, h := range e.Record.Headers {
+		t.AppendRow(table.Row{h.Key, h.Value})
+	}
+	t.AppendRow(table.Row{"value", e.Record.Value})
+	t.Render()
+	if s := e.Signed; s != nil {
+		fmt.Fprintf(a.out, "signed by %s with key %s\n", s.Operator, base64.StdEncoding.EncodeToString(s.Key))
+	}
+	if len(e.Event.Event) == 0 {
+		return nil
+	}
+	var doc bytes.Buffer
+	if err := json.Indent(&doc, e.Event.Event, "", "  "); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.out, "%s\n", doc.Bytes())
+	return err
 }
 
 func (a *Program) logStatsCommand() *cobra.Command {

@@ -125,6 +125,7 @@ var operations = map[string]served{
 	"import list":       {outside: true},
 	"import show":       {without: []string{"out"}, outside: true},
 	"jobs":              {},
+	"log event":         {outside: true},
 	"log prove":         {outside: true},
 	"log replay":        {without: []string{"progress"}, always: "verify", long: true, outside: true},
 	"log stats":         {access: true},

@@ -95,7 +95,7 @@ var answers = map[string]answer{
 	"simulate": of[whatif.Result](), "simulate-freeze": of[whatif.Result](), "simulate-show": of[whatif.Result](), "simulate-list": listOf[app.FrozenScenario](),
 	"simulate-diff": of[app.SimulationDiff](), "simulate-changes": listOf[kindDoc](),
 	"simulate-check": of[whatif.Scenario](), "simulate-verify": of[app.Verified](), "plan-verify": of[app.Verified](),
-	"log-tail": of[app.Record](), "log-stats": of[registry.LogStats](), "log-replay": of[app.Replay](), "log-prove": of[merkle.Proof](),
+	"log-tail": of[app.Record](), "log-event": of[app.LoggedEvent](), "log-stats": of[registry.LogStats](), "log-replay": of[app.Replay](), "log-prove": of[merkle.Proof](),
 	"quarantine-list": of[app.Quarantine](), "quarantine-show": of[app.QuarantinedRecord](), "quarantine-repair": of[app.Repair](), "quarantine-discard": of[app.Discard](),
 	"streams-list": of[app.StreamGaps](), "streams-resolve": of[gapAnswer](), "dead-letters-list": listOf[app.DeadLetter](),
 	"snapshot-make": of[app.Snapshot](), "snapshot-list": listOf[app.Snapshot](), "snapshot-verify": listOf[*app.SnapshotCheck](),
