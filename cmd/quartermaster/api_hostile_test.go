@@ -46,6 +46,7 @@ var demoQuestions = map[string][]string{
 	"get":             {"kind=policies", "kind=clusters"},
 	"import show":     {"sha_256={FILE}"},
 	"jobs":            {"from=2026-05-29&to=2026-05-30"},
+	"log event":       {"record=qm.workspaces/0@3"},
 	"log replay":      {"memory=1MiB"},
 	"plan":            {"at=2026-06-01&months=1&demand=forecast&scenarios=1&region=us-east-1"},
 	"plan backtest":   {"from=2026-05&to=2026-06&scenarios=1&months=1&region=us-east-1", "demand=d.csv&prices=p.csv&from=2025-06&to=2025-07&scenarios=1&months=1"},

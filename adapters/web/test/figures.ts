@@ -63,15 +63,25 @@ const document = JSON.parse(readFileSync(new URL('../../../schemas/openapi/v1.js
 // shows a dash for a field that is gone, which nobody would notice.
 export function unknown(path: string, pointers: string[]): string[] {
   const answer = document.components.schemas[`answer.${path.replace('/api/v1/', '').replaceAll('/', '-')}`]
-  return pointers.filter((p) => p.split('/').slice(1).reduce<Schema | undefined>(step, answer) === undefined)
+  return pointers.filter((p) => {
+    const steps = p.split('/').slice(1)
+    if (/^\d+$/.test(steps[0] ?? '') && !forms(answer).some((s) => s.items)) steps.shift() // the answer is a list, line by line
+    return steps.reduce((schemas, name) => schemas.flatMap((s) => step(s, name)), forms(answer)).length === 0
+  })
 }
 
-function step(schema: Schema | undefined, name: string): Schema | undefined {
-  while (schema && !schema.properties && !schema.items && !schema.additionalProperties) {
-    schema = schema.$ref ? document.components.schemas[schema.$ref.replace('#/components/schemas/', '')] : schema.anyOf?.find((s) => s.type !== 'null')
-  }
-  if (schema?.items) return /^\d+$/.test(name) ? schema.items : undefined
-  return schema?.properties?.[name] ?? (typeof schema?.additionalProperties === 'object' ? schema.additionalProperties : undefined)
+// forms returns what a schema may stand for.
+function forms(schema: Schema | undefined): Schema[] {
+  if (!schema) return []
+  if (schema.$ref) return forms(document.components.schemas[schema.$ref.replace('#/components/schemas/', '')])
+  return schema.anyOf ? schema.anyOf.flatMap(forms) : [schema]
+}
+
+function step(schema: Schema, name: string): Schema[] {
+  if (schema.items) return /^\d+$/.test(name) ? forms(schema.items) : []
+  const further = schema.properties?.[name] ?? (typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined)
+  if (further) return forms(further)
+  return schema.type === undefined && !schema.properties ? [schema] : [] // anything, such as the event of a record
 }
 
 const answers = new Map<string, Promise<unknown>>()

@@ -30,6 +30,17 @@ export const pages = [
   '/plan?show=forecast',
   '/plan?show=contract',
   '/plan?show=backtest',
+  '/audit',
+  '/audit?type=PolicySet&operator=root',
+  '/audit?show=event&record=qm.workspaces/0@30',
+  '/audit?show=decisions',
+  '/audit?show=trail',
+  '/audit?show=replay',
+  '/audit?show=compare&before=qm.billing/3%3D100',
+  '/audit?show=access',
+  '/audit?show=quarantine',
+  '/audit?show=streams',
+  '/audit?show=archive',
   '/alerts',
   '/alerts?show=findings',
   '/alerts?show=actions',
@@ -40,4 +51,16 @@ export const pages = [
 ]
 
 // faulty are views of what is not there, or cannot be asked.
-export const faulty = ['/fleet?from=nonsense', '/alerts?incident=i-0000000000000000', '/nowhere', '/plan?plan=plan-000000000000', '/plan?show=forecast&region=nowhere', '/models?search=nothing-has-this-name', '/costs?period=2020-01', '/costs?show=explain&workspace=nobody', '/costs?show=explain&allocation=nothing']
+export const faulty = [
+  '/nowhere',
+  '/fleet?from=nonsense',
+  '/models?search=nothing-has-this-name',
+  '/costs?period=2020-01',
+  '/costs?show=explain&workspace=nobody',
+  '/costs?show=explain&allocation=nothing',
+  '/plan?plan=plan-000000000000',
+  '/plan?show=forecast&region=nowhere',
+  '/audit?type=Nothing',
+  '/audit?show=event&record=qm.books/0@99',
+  '/alerts?incident=i-0000000000000000',
+]
