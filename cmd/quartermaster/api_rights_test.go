@@ -144,6 +144,7 @@ var withinQuestions = map[string][]string{
 	"costs statement":   {"month=2026-05"},
 	"costs unit":        {"per=useful-gpu-hour&period=2026-05", "per=million-tokens&period=2026-05&by=workspace&by=model", "per=request&period=2026-05&by=deployment&by=cluster", "per=job&period=2026-05&by=workspace", "per=useful-gpu-hour&period=2026-05&as_of=2026-06-02"},
 	"fleet":             {"", "nodes=true", "at=2026-05-01T03:00:00Z"},
+	"fleet map":         {"at=2026-05-01T03:00:00Z", "at=2026-05-01T02:30:00Z&by=state", ""},
 	"focus rules":       {""},
 	"get":               {"kind=clusters", "kind=operators", "kind=policies", "kind=quotas", "kind=budgets", "kind=rules", "kind=deployments", "kind=commitments", "kind=offers", "kind=workspaces", "kind=regions", "kind=maintenance", "kind=outages", "kind=usage-corrections", "kind=legal-holds", "kind=removals", "kind=methods", "kind=tariffs"},
 	"jobs":              {"from=2026-05-01&to=2026-05-02"},

@@ -67,6 +67,7 @@ var operations = func() map[string]OperationRule {
 		"dead-letters list": estate(admin, auditor, operator),
 		"decisions list":    estate(admin, auditor),
 		"fleet":             within(roles...),
+		"fleet map":         within(roles...),
 		"focus rules":       within(admin, finance, auditor),
 		"fragmentation":     estate(admin, planner, auditor, operator),
 		"generation status": estate(admin, auditor, operator),

@@ -113,6 +113,27 @@ func (c *Caller) Fleet(ctx context.Context, at At, filter inventory.Filter) (inv
 	return inv, err
 }
 
+// FleetMap returns what every GPU was doing in the last whole hour before a time; see [Caller.Fleet].
+func (c *Caller) FleetMap(ctx context.Context, at At, about domain.Instant, filter usage.Filter, by usage.MapBy) (m *usage.FleetMap, err error) {
+	if !slices.Contains(usage.MapBys(), by) {
+		return nil, invalid("by", "%q: want one of %v", by, usage.MapBys())
+	}
+	err = c.readFrom(ctx, at, about, func(v projections.View, about domain.Instant) error {
+		if about < 2*domain.Hour {
+			return invalid("at", "%s is before all hours", about)
+		}
+		n := narrowed{filter.Workspace, filter.Cluster, filter.Region}
+		if err := n.known(v); err != nil {
+			return err
+		}
+		if m, err = usage.NewFleetMap(v, about, filter, by); err == nil && len(m.Clusters) == 0 {
+			err = n.empty(v)
+		}
+		return err
+	})
+	return m, err
+}
+
 // Models returns which models run where: declared, seen, shadow and stale. A model that was not
 // seen for longer than stale is stale.
 func (c *Caller) Models(ctx context.Context, at At, about, stale domain.Instant, filter inventory.ModelFilter) (m *inventory.ModelInventory, err error) {

@@ -61,6 +61,7 @@ counted.`,
 	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
 	f.BoolVar(&nodes, "nodes", false, "list every node")
 	asOfFlag(cmd, &asOf)
+	cmd.AddCommand(a.fleetMapCommand())
 	return cmd
 }
 

@@ -117,6 +117,7 @@ var operations = map[string]served{
 	"dead-letters list": {lines: true, outside: true},
 	"decisions list":    {access: true, rows: "decisions"},
 	"fleet":             {},
+	"fleet map":         {},
 	"focus rules":       {},
 	"fragmentation":     {},
 	"generation status": {outside: true},

@@ -70,7 +70,7 @@ var answers = map[string]answer{
 	"focus-validate": of[focus.Verdict](), "focus-rules": listOf[focus.Rule](),
 	"rules-check":  report[costs.RulesCheck](),
 	"mapping-list": listOf[bill.Mapping](), "mapping-check": listOf[bill.Mapping](),
-	"overview": report[inventory.Overview](), "fleet": report[inventory.Inventory](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
+	"overview": report[inventory.Overview](), "fleet": report[inventory.Inventory](), "fleet-map": report[usage.FleetMap](), "models": report[inventory.ModelInventory](), "fragmentation": report[app.Fragmentation](),
 	"advice": report[app.Advice](), "advice-actions": report[recommend.Advice](), "headroom": report[app.Headroom](), "advice-rules": of[rulesAnswer](), "advice-try": of[app.AdviceTrial](),
 	"advice-replay": of[app.AdviceReplay](), "advice-waste": report[app.Waste](), "alerts-list": of[app.Alerts](),
 	"alerts-show": of[app.Alert](), "alerts-ack": of[alertDecision](), "alerts-silence": of[alertDecision](),
