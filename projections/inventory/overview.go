@@ -72,6 +72,12 @@ type ModelCount struct {
 	GPUs  int    `json:"gpus"`
 }
 
+// Lacks returns what the rows of clusters, telemetry, hardware and deployments lack.
+func Lacks(view projections.View) (registry.Completeness, error) {
+	return registry.CompletenessOf(view, "", "", domain.Interval{},
+		domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments)
+}
+
 // NewOverview returns the overview. It reads declarations, streams, and of usage only the newest hour, so its cost does not
 // grow with history.
 func NewOverview(view projections.View) (*Overview, error) {
@@ -80,8 +86,7 @@ func NewOverview(view projections.View) (*Overview, error) {
 		Regions: []OverviewRegion{}, Providers: []string{}, GPUModels: []ModelCount{},
 	}
 	var err error
-	if o.Completeness, err = registry.CompletenessOf(view, "", "", domain.Interval{},
-		domain.TopicFleet, domain.TopicTelemetry, domain.TopicHardware, domain.TopicDeployments); err != nil {
+	if o.Completeness, err = Lacks(view); err != nil {
 		return nil, err
 	}
 	a, err := registry.NewAuthority(view)

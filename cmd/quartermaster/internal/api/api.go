@@ -108,6 +108,7 @@ type server struct {
 	door        door
 	pages       pages
 	packers     packers
+	changes     changes
 	own         []byte // seals cursors if there is no other key
 }
 
@@ -152,10 +153,16 @@ var errEnding = &app.UnavailableError{Err: errors.New("the server is being stopp
 
 // Handler returns the API. end refuses further questions, and returns when those that are being answered, and long work,
 // have ended. The caller MUST call it, once the context has ended, before it closes what Open shares.
-func Handler(cfg Config) (_ http.Handler, end func()) {
-	s := &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast),
+func Handler(cfg Config) (_ http.Handler, end func()) { return newServer(cfg).handler() }
+
+func newServer(cfg Config) *server {
+	return &server{Config: cfg, turns: make(chan struct{}, max(1, cfg.AtOnce)), past: make(chan struct{}, mostOfPast),
 		bodies: make(chan struct{}, mostBodies), deciding: make(chan struct{}, 1),
-		packers: newPackers(), own: []byte(rand.Text() + rand.Text())[:32]}
+		packers: newPackers(), changes: changes{every: changedEvery, look: lookedEvery}, own: []byte(rand.Text() + rand.Text())[:32]}
+}
+
+func (s *server) handler() (_ http.Handler, end func()) {
+	cfg := s.Config
 	mux := http.NewServeMux()
 	api := newAPI(mux)
 	ws := newWorks(cfg.Context, cfg.Log, &s.door, s.past, cfg.Who)
@@ -174,6 +181,7 @@ func Handler(cfg Config) (_ http.Handler, end func()) {
 	mux.HandleFunc("POST "+cli.DecisionRoot, s.propose)
 	mux.HandleFunc("PUT "+cli.DecisionRoot+"/{id}", s.decide)
 	mux.HandleFunc("PUT "+cli.DeploymentsRoot, s.declare)
+	mux.HandleFunc("GET "+cli.ChangesRoot, s.follow)
 	mux.HandleFunc("GET "+cli.APIRoot+"openapi.json", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = s.packers.send(w, r, &spool{text: schemas.OpenAPI})

@@ -47,6 +47,7 @@ func Document() ([]byte, error) {
 	work := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Work](), true, "Work")
 	sent := doc.Components.Schemas.Schema(reflect.TypeFor[cli.Sent](), true, "Sent")
 	describeWork(doc, work, problem)
+	describeChanges(doc, problem)
 	describeBrowser(doc, problem)
 	describeLogin(doc, doc.Components.Schemas.Schema(reflect.TypeFor[[]cli.LoginProvider](), true, "LoginProviders"), problem)
 	changes, err := addSchema(known, "apply")
@@ -214,6 +215,38 @@ func begins(o *huma.Operation, work *huma.Schema) {
 		"default": o.Responses["default"],
 	}
 	o.Extensions = map[string]any{"x-answer": answer.Content["application/json"].Schema}
+}
+
+// describeChanges describes the stream of changes.
+func describeChanges(doc *huma.OpenAPI, problem *huma.Schema) {
+	text := &huma.Schema{Type: huma.TypeString}
+	standing := doc.Components.Schemas.Schema(reflect.TypeFor[describedStanding](), true, "Standing")
+	doc.AddOperation(&huma.Operation{
+		Method: http.MethodGet, Path: cli.ChangesRoot, OperationID: "changes", Summary: "Follow changes of the position", Tags: []string{"changes"},
+		Description: "Sends an event when the position has changed, at most every 10 seconds, and a comment every 15 seconds otherwise. " +
+			"The first event is the present. Who comes back with the id of the last event gets the next when something has changed. " +
+			"What is asked changes no id. The stream ends when a right of who asks does. At most 16 streams of one principal are open at once.",
+		Parameters: []*huma.Param{{Name: "Last-Event-ID", In: "header", Description: "Id of the last event that is at hand.", Schema: text}},
+		Responses: map[string]*huma.Response{
+			"200": {Description: "Events.", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{
+				Type: huma.TypeObject, Description: "One event.", Required: []string{"id", "event", "data"},
+				Properties: map[string]*huma.Schema{
+					"id": text, "event": {Type: huma.TypeString, Enum: []any{"change"}},
+					"data": {Type: huma.TypeString, Description: "How far the rows are, as JSON: x-data has its schema."},
+				},
+				Extensions: map[string]any{"x-data": standing},
+			}}}},
+			"default": errorResponse(problem),
+		},
+	})
+}
+
+// describedStanding is [app.Standing] as it is described.
+type describedStanding struct {
+	Program    app.ProgramInfo `json:"program" doc:"The program, with the versions of its methods."`
+	Position   string          `json:"position"`
+	Incomplete int             `json:"incomplete" doc:"Events in open quarantine that may concern reports."`
+	Missing    uint64          `json:"missing" doc:"Events that are known to exist and have not arrived."`
 }
 
 // describeWork describes the operations on long work.

@@ -159,6 +159,25 @@ func (c *Caller) Overview(ctx context.Context, at At) (o *inventory.Overview, er
 	return o, err
 }
 
+// Standing is how far the rows are, and what they lack.
+type Standing struct {
+	Program  ProgramInfo `json:"program"`
+	Position string      `json:"position"`
+	registry.Completeness
+}
+
+// Standing returns how far the rows are, and what they lack of clusters, telemetry, hardware and deployments.
+func (c *Caller) Standing(ctx context.Context) (now *Standing, err error) {
+	err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
+		now, err = kept(c, v, "standing", nil, func() (*Standing, error) {
+			lacks, err := inventory.Lacks(v)
+			return &Standing{Program(), v.Position().String(), lacks}, err
+		})
+		return err
+	})
+	return now, err
+}
+
 // mostYears bounds the period of usage, because every hour of every node is read.
 const mostYears = 10
 

@@ -18,6 +18,9 @@ import (
 // WorkRoot is the path of long work: of the questions whose answers take long.
 const WorkRoot = APIRoot + "work"
 
+// ChangesRoot is the path of the stream of changes.
+const ChangesRoot = APIRoot + "changes"
+
 // The states of long work.
 const (
 	WorkWaiting   = "waiting" // for its turn
