@@ -10,8 +10,9 @@ export function digits(value: string | number | bigint): string {
   return grouped.format(BigInt(parts[1] ?? '0')) .replace(/^0$/, text.startsWith('-0') ? '-0' : '0') + (parts[2] ?? '')
 }
 
-// scaled writes value ÷ by with some places, rounded half away from zero.
+// scaled writes a whole number ÷ by with some places, rounded half away from zero. Anything else is written as it is.
 export function scaled(value: string | number, by: bigint, places: number): string {
+  if (!/^-?\d+$/.test(String(value))) return String(value)
   const n = BigInt(value)
   const scale = 10n ** BigInt(places)
   const whole = ((n < 0n ? -n : n) * scale * 2n + by) / (by * 2n)

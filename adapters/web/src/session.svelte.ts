@@ -9,6 +9,9 @@ export type Provider = components['schemas']['LoginProvider']
 class SessionState {
   who = $state.raw<Session | null>(null)
   over = $state(false) // nobody is logged in, or not any more
+  turn = $state(0) // of being logged in again: what was refused meanwhile is asked again
+  // Nobody was logged in, so there is nothing to show. A page whose session has ended stays, with what was typed into it.
+  out = $derived(this.over && this.who === null)
   providers = $state.raw<Provider[]>([])
 
   // read asks who is logged in.
@@ -16,6 +19,7 @@ class SessionState {
     const response = await fetch('/api/v1/login/session')
     if (response.ok) {
       this.who = (await response.json()) as Session
+      if (this.over) this.turn++
       this.over = false
     } else if ((await problemOf(response)).status === 401) {
       await this.ended()
@@ -25,8 +29,13 @@ class SessionState {
   async ended(): Promise<void> {
     if (this.over) return
     this.over = true
-    const response = await fetch('/api/v1/login')
-    if (response.ok) this.providers = (await response.json()) as Provider[]
+    const response = await fetch('/api/v1/login').catch(() => null)
+    if (response?.ok) this.providers = (await response.json()) as Provider[]
+  }
+
+  // back asks whether somebody has logged in again, in another tab.
+  async back(): Promise<void> {
+    if (this.over) await this.read().catch(() => {})
   }
 
   async logout(): Promise<void> {

@@ -21,10 +21,11 @@ export interface Site {
 }
 
 // serve serves a copy of the demo's log until it is closed. Rules are not evaluated, so that the log stays as it is.
-export async function serve(dir = process.env['QM_WEB_DATA']): Promise<Site> {
+// A port is chosen unless one is named; a server that comes back has that of before.
+export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promise<Site> {
   const own = dir ?? (await mkdtemp(join(tmpdir(), 'quartermaster-web-')))
   if (!dir) await run(program, ['demo', '--once', '--data-dir', own], { maxBuffer: 1 << 26 })
-  const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--advice=false', '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--browser', `127.0.0.1:${port}`, '--advice=false', '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
   const first = await opened(server)
   const socket = `unix:${join(own, 'api.sock')}`
   let links = [first]

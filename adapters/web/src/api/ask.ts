@@ -1,4 +1,4 @@
-import { commands } from './commands'
+import { commands } from './commands.ts'
 import type { components, paths } from './document'
 
 // Answered is what an operation answers with at once: a value, or a list that is sent line by line.
@@ -51,13 +51,15 @@ export type Fault = components['schemas']['Fault']
 
 // Problem is why there is no answer: a problem of RFC 9457, or that the server cannot be reached.
 export class Problem extends Error {
-  constructor(
-    readonly status: number, // 0: the server did not answer
-    readonly kind: string,
-    detail: string,
-    readonly faults: Fault[] = [],
-  ) {
+  readonly status: number // 0: the server did not answer
+  readonly kind: string
+  readonly faults: Fault[]
+
+  constructor(status: number, kind: string, detail: string, faults: Fault[] = []) {
     super(detail)
+    this.status = status
+    this.kind = kind
+    this.faults = faults
   }
 }
 

@@ -1,3 +1,4 @@
+import { untrack } from 'svelte'
 import { SvelteSet } from 'svelte/reactivity'
 import { ask, more, Problem, type Answer, type Query, type Reading } from './ask'
 import { session } from '../session.svelte'
@@ -35,6 +36,9 @@ export class Question<P extends Reading> {
       }
     })
     $effect(() => {
+      if (session.turn > 0) untrack(() => this.problem?.status === 401 && this.again())
+    })
+    $effect(() => {
       shown.add(this)
       return () => shown.delete(this)
     })
@@ -69,6 +73,6 @@ export class Question<P extends Reading> {
   #fail(e: unknown): void {
     this.problem = e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))
     this.asking = false
-    if (this.problem.status === 401) session.ended()
+    if (this.problem.status === 401) void session.ended()
   }
 }

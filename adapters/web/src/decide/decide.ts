@@ -1,5 +1,6 @@
 import { Problem, problemOf } from '../api/ask'
 import type { components } from '../api/document'
+import { session } from '../session.svelte'
 import { sign, type Key } from './key'
 
 export type Proposed = components['schemas']['Proposed']
@@ -32,6 +33,7 @@ async function send<T>(method: string, path: string, body: unknown): Promise<T> 
   } catch {
     throw new Problem(0, 'unavailable', 'The server cannot be reached. What you typed is still here.')
   }
+  if (response.status === 401) void session.ended()
   if (!response.ok) throw await problemOf(response)
   return (await response.json()) as T
 }

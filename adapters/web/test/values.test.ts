@@ -1,0 +1,53 @@
+// Values are written as they are: no digit is lost, however many there are.
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { at, command, read, search } from '../src/api/ask.ts'
+import { digits, rounded, time, written, type Kind } from '../src/format.ts'
+
+test('numbers that JavaScript cannot hold stay digits', () => {
+  const data = read('{"a": 12345678901234567890, "b": -98765432109876543210, "c": 1.25, "d": "12345678901234567890.125", "e": 9007199254740991}')
+  assert.deepEqual(data, { a: '12345678901234567890', b: '-98765432109876543210', c: 1.25, d: '12345678901234567890.125', e: 9007199254740991 })
+})
+
+test('values are written with all of their digits', () => {
+  const cases: [unknown, Kind, string][] = [
+    ['12345678901234567890', 'count', '12,345,678,901,234,567,890'],
+    ['-12345678901234567890.125', 'money', '-12,345,678,901,234,567,890.13'],
+    ['99999999999999999999.99995', 'price', '100,000,000,000,000,000,000.0000'],
+    ['99999999999999999999', 'gpu-hours', '27,777,777,777,777.8'],
+    // A currency has the places that the server rounded to: yen have none, dinars three.
+    ['1200', 'number', '1,200'],
+    ['1200.125', 'number', '1,200.125'],
+    ['-0.5', 'number', '-0.5'],
+    ['0.005', 'money', '0.01'],
+    ['-0.004', 'money', '0.00'],
+    [0, 'count', '0'],
+    [null, 'money', '–'],
+    ['', 'count', '–'],
+    [333, 'permille', '33.3%'],
+    ['2026-05-01T00:00:00Z', 'time', '2026-05-01'],
+    ['2026-05-01T10:30:01.5Z', 'time', '2026-05-01 10:30:01.5'],
+    // What is not a number is shown, and stops nothing.
+    ['1e21', 'count', '1e21'],
+    [1.5, 'gpu-hours', '1.5'],
+    ['none', 'micros', 'none ms'],
+    ['<b>', 'time', '<b>'],
+  ]
+  for (const [value, kind, want] of cases) assert.equal(written(value, kind), want, `${String(value)} as ${kind}`)
+  assert.equal(digits('007.10'), '7.10')
+  assert.equal(rounded('x', 2), 'x')
+  assert.equal(time('yesterday'), 'yesterday')
+})
+
+test('a command is quoted for a shell', () => {
+  assert.equal(
+    command('/api/v1/usage', { by: ['workspace'], workspace: "'; rm -rf / #", from: '2026-05-01' }),
+    `quartermaster usage --by workspace --workspace ''\\''; rm -rf / #' --from 2026-05-01`,
+  )
+  assert.equal(search({ a: '', b: null, c: false, d: ['x', 'y'] }).toString(), 'd=x&d=y')
+})
+
+test('a pointer finds names with slashes', () => {
+  assert.equal(at({ 'a/b': { '~c': 1 } }, '/a~1b/~0c'), 1)
+  assert.equal(at({}, '/a/b/c'), undefined)
+})
