@@ -60,6 +60,7 @@ var demoQuestions = map[string][]string{
 	"serving":         {"from=2026-05-29&to=2026-05-30"},
 	"simulate":        {"file=s.yaml", "file=log-s.yaml"},
 	"simulate check":  {"file=s.yaml"},
+	"simulate diff":   {"a={SIMULATION}&b={SIMULATION}"},
 	"simulate show":   {"simulation={SIMULATION}"},
 	"simulate verify": {"simulation={SIMULATION}"},
 	"usage":           {"from=2026-05-29&to=2026-05-30"},

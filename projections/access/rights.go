@@ -107,6 +107,7 @@ var operations = func() map[string]OperationRule {
 		"simulate":          estate(admin, finance, planner),
 		"simulate changes":  estate(admin, finance, planner),
 		"simulate check":    estate(admin, finance, planner),
+		"simulate diff":     estate(admin, finance, planner, auditor),
 		"simulate list":     within(admin, finance, planner, auditor),
 		"simulate show":     within(admin, finance, planner, auditor),
 		"simulate verify":   estate(admin, finance, planner, auditor),

@@ -51,7 +51,7 @@ func TestRedirectSeesNoToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := a.ask(t.Context(), client, base+APIRoot+"fleet", nil, io.Discard); err == nil {
+	if err := a.ask(t.Context(), client, http.MethodGet, base+APIRoot+"fleet", nil, io.Discard); err == nil {
 		t.Error("a redirect is an answer")
 	}
 	logout := a.logoutCommand()

@@ -80,6 +80,8 @@ type served struct {
 	// further files that the document of the first of them names.
 	named []string
 	also  func(name string, text []byte) []string
+	// isFile reports whether a value of them names a file; nil: each does.
+	isFile func(string) bool
 }
 
 // operations are the commands that the API serves, by their words.
@@ -157,6 +159,7 @@ var operations = map[string]served{
 	"simulate":          {without: []string{"freeze", "out", "workers", "workspace"}, named: []string{"file"}, also: baseOf, long: true},
 	"simulate changes":  {},
 	"simulate check":    {named: []string{"file"}, outside: true},
+	"simulate diff":     {named: []string{"a", "b"}, isFile: isResult, outside: true},
 	"simulate list":     {},
 	"simulate show":     {},
 	"simulate verify":   {long: true},

@@ -80,14 +80,18 @@ func (a *Program) remote(cmd *cobra.Command) error {
 		}
 		a.output = "" // the server writes the answer
 		question := APIRoot + strings.Join(op.Words, "/") + "?" + q.Encode()
-		body, err := a.sent(&op, how.also, q, cmd.InOrStdin())
+		body, err := a.sent(&op, &how, q, cmd.InOrStdin())
 		if err != nil {
 			return err
 		}
 		if op.Long {
 			return a.askLong(cmd.Context(), client, base, question, body, cmd.OutOrStdout())
 		}
-		return a.ask(cmd.Context(), client, base+question, body, cmd.OutOrStdout())
+		method := http.MethodGet
+		if op.Posted() {
+			method = http.MethodPost
+		}
+		return a.ask(cmd.Context(), client, method, base+question, body, cmd.OutOrStdout())
 	}
 	return nil
 }
@@ -98,10 +102,10 @@ type Sent struct {
 }
 
 // sent returns the body of a question: the files that it names, and those that they name; nil if there are none.
-func (a *Program) sent(op *Operation, also func(string, []byte) []string, q url.Values, stdin io.Reader) ([]byte, error) {
+func (a *Program) sent(op *Operation, how *served, q url.Values, stdin io.Reader) ([]byte, error) {
 	var names []string
 	for _, param := range op.Files {
-		if name := q.Get(param); name != "" {
+		if name := q.Get(param); name != "" && (how.isFile == nil || how.isFile(name)) {
 			names = append(names, name)
 		}
 	}
@@ -115,8 +119,8 @@ func (a *Program) sent(op *Operation, also func(string, []byte) []string, q url.
 			return nil, err
 		}
 		s.Documents = append(s.Documents, d)
-		if i == 0 && also != nil {
-			names = append(names, also(d.Name, []byte(d.Text))...)
+		if i == 0 && how.also != nil {
+			names = append(names, how.also(d.Name, []byte(d.Text))...)
 		}
 	}
 	if len(s.Documents) == 0 {
@@ -245,11 +249,7 @@ func (a *Program) sendBody(ctx context.Context, client *http.Client, method, tar
 }
 
 // ask writes the answer of a server to a question, with a body or nil.
-func (a *Program) ask(ctx context.Context, client *http.Client, question string, body []byte, out io.Writer) error {
-	method := http.MethodGet
-	if body != nil {
-		method = http.MethodPost
-	}
+func (a *Program) ask(ctx context.Context, client *http.Client, method, question string, body []byte, out io.Writer) error {
 	resp, err := a.sendBody(ctx, client, method, question, body)
 	if err != nil {
 		return err

@@ -758,8 +758,8 @@ explain a change in cost.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var both [2]*whatif.Result
 			for i, arg := range args {
-				if strings.HasSuffix(arg, ".json") {
-					r, err := readResult(arg)
+				if isResult(arg) {
+					r, err := a.readResult(arg)
 					if err != nil {
 						return err
 					}
@@ -795,8 +795,11 @@ explain a change in cost.`,
 	return cmd
 }
 
-func readResult(path string) (*whatif.Result, error) {
-	data, err := os.ReadFile(path)
+// isResult reports whether an argument names a file of --out, and not a frozen scenario.
+func isResult(arg string) bool { return strings.HasSuffix(arg, ".json") }
+
+func (a *Program) readResult(path string) (*whatif.Result, error) {
+	data, err := a.ReadDocument(path, nil)
 	if err != nil {
 		return nil, err
 	}

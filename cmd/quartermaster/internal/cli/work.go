@@ -101,7 +101,7 @@ func (a *Program) askLong(ctx context.Context, client *http.Client, base, questi
 	if w.State == WorkCancelled {
 		return &app.IncompleteError{Err: fmt.Errorf("somebody ended the work: ask again")}
 	}
-	return a.ask(ctx, client, one+"/answer", nil, out)
+	return a.ask(ctx, client, http.MethodGet, one+"/answer", nil, out)
 }
 
 // follow follows work until it has ended. A connection that breaks is made again.
