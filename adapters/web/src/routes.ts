@@ -13,6 +13,7 @@ export const routes: Route[] = [
   { path: '/models', title: 'Models', key: 'm', load: () => import('./pages/Models.svelte') },
   { path: '/costs', title: 'Costs', key: 'c', load: () => import('./pages/Costs.svelte') },
   { path: '/plan', title: 'Plan', key: 'p', load: () => import('./pages/Plan.svelte') },
+  { path: '/what-if', title: 'What-if', key: 'w', load: () => import('./pages/WhatIf.svelte') },
   { path: '/audit', title: 'Audit', key: 'a', load: () => import('./pages/Audit.svelte') },
   { path: '/alerts', title: 'Alerts', key: 'l', load: () => import('./pages/Alerts.svelte') },
 ]
