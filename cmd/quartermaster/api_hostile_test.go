@@ -69,7 +69,6 @@ var demoQuestions = map[string][]string{
 // demoRefuses are operations that the demo does not answer.
 var demoRefuses = map[string]int{
 	"costs fx":          http.StatusConflict,   // the books have no currency
-	"dead-letters list": http.StatusBadRequest, // Kafka has them
 	"generation status": http.StatusBadRequest, // Postgres has them
 	"log replay":        http.StatusBadRequest, // it needs more memory, and takes long
 }

@@ -78,9 +78,6 @@ func (c *Caller) DeadLetters(ctx context.Context, n int) (list []DeadLetter, wro
 	if err != nil {
 		return nil, nil, err
 	}
-	if h.Broker != nil {
-		return nil, nil, &helped{invalid("brokers", "reactions do not run on the embedded log"), RemedyNameKafka}
-	}
 	if list, err = DeadLettersOf(ctx, h.Log, n); err != nil {
 		return nil, nil, err
 	}

@@ -138,7 +138,6 @@ const (
 	RemedyOwnDataDir     Remedy = "own_data_dir"     // name a data directory for one's own data
 	RemedyOtherDataDir   Remedy = "other_data_dir"   // name another data directory
 	RemedyNameConfig     Remedy = "name_config"      // name a configuration
-	RemedyNameKafka      Remedy = "name_kafka"       // name a Kafka cluster
 	RemedyDryRun         Remedy = "dry_run"          // ask for an answer that is not recorded
 	RemedyOtherTime      Remedy = "other_time"       // plan as of another time
 	RemedyAcceptRemoval  Remedy = "accept_removal"   // say how many lines an export may remove

@@ -311,7 +311,6 @@ var remedies = map[app.Remedy]string{
 	app.RemedyOwnDataDir:     "name a directory for your own data with --data-dir or QUARTERMASTER_DATA_DIR (or this one, to add to the demo)",
 	app.RemedyOtherDataDir:   "name another directory with --data-dir",
 	app.RemedyNameConfig:     "name it with --config or QUARTERMASTER_CONFIG",
-	app.RemedyNameKafka:      "name a Kafka cluster with --config or --brokers",
 	app.RemedyDryRun:         "add --dry-run",
 	app.RemedyOtherTime:      "choose another time with --at DATE",
 	app.RemedyAcceptRemoval:  "if that is right, say so with --accept-removal and this number",

@@ -602,3 +602,29 @@ func TestEnvironmentFaults(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A log without a configuration has receivers in a file of their own, with the same fields and the same errors.
+func TestReadReceivers(t *testing.T) {
+	read := func(text string) (Receivers, error) {
+		path := filepath.Join(t.TempDir(), "receivers.yaml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return ReadReceivers(path)
+	}
+	r, err := read("webhooks:\n  - {name: w, url: https://example.com/x, severity: warning, secret_file: w.secret}\n" +
+		"alertmanagers:\n  - {name: m, url: http://localhost:9093, token_file: /etc/m}\n")
+	if err != nil || len(r.Webhooks) != 1 || len(r.Alertmanagers) != 1 || !filepath.IsAbs(r.Webhooks[0].SecretFile) || r.Alertmanagers[0].TokenFile != "/etc/m" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for text, want := range map[string]string{
+		"webhooks:\n  - {name: w, url: example.com}\n":                                     "webhooks[0].url: is not an http or https address",
+		"webhooks:\n  - {name: w, url: 'http://a/', severity: loud}\n":                     `webhooks[0].severity: "loud" is not a severity`,
+		"alertmanagers:\n  - {name: m, url: 'http://a'}\n  - {name: m, url: 'http://b'}\n": "alertmanagers[1].name: m is there twice",
+		"kafka: {}\n": "kafka",
+	} {
+		if _, err := read(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -69,15 +69,8 @@ func (c *Config) validate(f *configfile.File) {
 	if c.Schedules.Checkpoint != "" && c.Archive.URL == "" {
 		f.Add("schedules.checkpoint", "has no archive to write to; set archive.url")
 	}
-	names := map[string]bool{}
 	c.validateParts(f)
-	for i := range c.Webhooks {
-		c.Webhooks[i].validate(f, fmt.Sprintf("webhooks[%d]", i), names)
-	}
-	names = map[string]bool{}
-	for i := range c.Alertmanagers {
-		c.Alertmanagers[i].validate(f, fmt.Sprintf("alertmanagers[%d]", i), names)
-	}
+	(&Receivers{c.Webhooks, c.Alertmanagers}).validate(f)
 	if len(c.Alertmanagers) > 0 && c.Schedules.Advice == "" {
 		f.Add("alertmanagers", "are told when rules are evaluated; set schedules.advice")
 	}
@@ -574,6 +567,40 @@ func ReadAPI(path string) (API, error) {
 	}
 	a.validate(f)
 	return *a, f.Err()
+}
+
+// Receivers are who is told of events, for a log without a configuration.
+type Receivers struct {
+	Webhooks      []Webhook      `yaml:"webhooks"`
+	Alertmanagers []Alertmanager `yaml:"alertmanagers"`
+}
+
+// ReadReceivers reads a file with the keys webhooks and alertmanagers alone.
+func ReadReceivers(path string) (Receivers, error) {
+	var r Receivers
+	f, err := configfile.Read(path, "", func(string) string { return "" }, &r)
+	if err != nil {
+		return Receivers{}, err
+	}
+	r.validate(f)
+	for i := range r.Webhooks {
+		f.Resolve(fmt.Sprintf("webhooks[%d].secret_file", i), &r.Webhooks[i].SecretFile)
+	}
+	for i := range r.Alertmanagers {
+		f.Resolve(fmt.Sprintf("alertmanagers[%d].token_file", i), &r.Alertmanagers[i].TokenFile)
+	}
+	return r, f.Err()
+}
+
+func (r *Receivers) validate(f *configfile.File) {
+	names := map[string]bool{}
+	for i := range r.Webhooks {
+		r.Webhooks[i].validate(f, fmt.Sprintf("webhooks[%d]", i), names)
+	}
+	names = map[string]bool{}
+	for i := range r.Alertmanagers {
+		r.Alertmanagers[i].validate(f, fmt.Sprintf("alertmanagers[%d]", i), names)
+	}
 }
 
 // Check validates an API configured by flags.

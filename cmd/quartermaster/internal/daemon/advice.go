@@ -73,19 +73,21 @@ func adviceJob(at string, a *adviser) (*job, error) {
 	return &job{name: "advice", times: times, missed: time.Duration(app.Tick), input: minuteOf, do: a.evaluate}, err
 }
 
+// alone runs work of a log that no other instance shares.
+func alone(ctx context.Context, _, _ string, do func(context.Context) (string, error)) (bool, error) {
+	_, err := do(ctx)
+	return true, err
+}
+
 // advise evaluates the rules of an embedded log until ctx ends.
-func (s *service) advise(ctx context.Context, m *workMetrics) error {
-	a, err := newAdviser(s.conn, nil, s.log)
+func (s *service) advise(ctx context.Context, managers []config.Alertmanager, m *workMetrics) error {
+	a, err := newAdviser(s.conn, managers, s.log)
 	if err != nil {
 		return err
 	}
 	j, err := adviceJob(adviceSchedule, a)
 	if err != nil {
 		return err
-	}
-	alone := func(ctx context.Context, _, _ string, do func(context.Context) (string, error)) (bool, error) {
-		_, err := do(ctx)
-		return true, err
 	}
 	(&scheduler{once: alone, now: time.Now, metrics: m, log: s.log}).run(ctx, []*job{j})
 	return nil

@@ -11,12 +11,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"quartermaster/adapters/kafka"
+	"quartermaster/adapters/wire"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/cmd/quartermaster/internal/apptest"
 	"quartermaster/cmd/quartermaster/internal/config"
@@ -394,21 +397,39 @@ func TestAlertmanager(t *testing.T) {
 }
 
 // Serve evaluates the rules of an embedded log as soon as it has caught up: what is in the log is an incident within a
-// tick and 5 s.
+// tick and 5 s. It tells the receivers of it that it was given, as in production.
 func TestServeEvaluates(t *testing.T) {
 	dir := estate(t, []string{"lab"}, "")
 	h, stop := following(t, dir)
 	appendAll(t, h.Log, []domain.Envelope{storetest.Node("lab", "n", "H100 80GB", 1, noon)})
 	stop()
+	url, got := receiver(t, func(told) int { return http.StatusOK })
+	managed := make(chan []managedAlert, 10)
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var alerts []managedAlert
+		if err := json.NewDecoder(r.Body).Decode(&alerts); err != nil {
+			t.Error(err)
+		}
+		managed <- alerts
+	}))
+	defer srv.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	logged := &apptest.SyncBuffer{}
 	d := New(&app.App{Dir: dir}, logged, false)
-	d.Advice = true
+	d.Advice, d.Receivers = true, config.Receivers{
+		Webhooks: []config.Webhook{{Name: "w", URL: url}}, Alertmanagers: []config.Alertmanager{{Name: "m", URL: srv.URL}},
+	}
 	start := time.Now()
 	go func() { done <- d.Serve(ctx, "127.0.0.1:0", config.Gateway{}, config.API{}) }()
 	until(t, func() bool { return strings.Contains(logged.String(), "1 changes of incidents") || len(done) > 0 })
 	took := time.Since(start)
+	if e := <-got; e.Type != "quartermaster.IncidentOpened.v1" {
+		t.Errorf("the webhook hears of %s", e.Type)
+	}
+	if alerts := <-managed; len(alerts) != 1 || alerts[0].Labels["alertname"] != "evidence" {
+		t.Errorf("the Alertmanager hears of %+v", alerts)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Fatalf("%v\n%s", err, logged)
@@ -479,5 +500,89 @@ func TestNewsOfIncidents(t *testing.T) {
 	rec.Offset = 1 << 40
 	if told, err := news(t.Context(), h, rec, &envs[0], &audience{}); told || err == nil {
 		t.Errorf("an event that the rows lack is told: %t, %v", told, err)
+	}
+}
+
+// Each webhook hears of the incidents of its workspaces, from its severity on, and of none that is silenced: by itself, or
+// by its rule and subject. The next incident is told again.
+func TestWebhooksHearWhatTheyAskedFor(t *testing.T) {
+	a := &app.App{Dir: t.TempDir()}
+	who, key := apptest.FirstOperator(t, a)
+	apptest.Apply(t, a, key, "workspaces:\n  - {id: research}\n")
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, stop := following(t, a.Dir)
+	defer stop()
+	now := app.Now()
+	for i, s := range []*domain.IncidentSilenced{
+		{Silence: "one", Incident: "i-silent", Until: now + domain.Day, Reason: "known"},
+		{Silence: "rule", Rule: "evidence", Subject: "cluster=quiet", Until: now + domain.Day, Reason: "known"},
+		{Silence: "over", Rule: "failures", Until: now, Reason: "known"},
+	} {
+		env := domain.Envelope{
+			Source: fmt.Sprint("desk/", i), Incarnation: 1, Sequence: 1, Time: now - 1, Workspace: "research", Subject: s.Silence, Event: s,
+		}
+		if err := wire.Sign(&env, who, key); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := apptest.EncodeThen(&env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Log.Append(t.Context(), []domain.Record{rec}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var mu sync.Mutex
+	heard := map[string][]string{}
+	var hooks []reaction
+	for _, c := range []config.Webhook{{Name: "all"}, {Name: "research", Workspaces: []string{"research"}}, {Name: "critical", Severity: "critical"}} {
+		c.URL, _ = receiver(t, func(e told) int {
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Contains(heard[c.Name], e.Subject) {
+				heard[c.Name] = append(heard[c.Name], e.Subject)
+			}
+			return http.StatusOK
+		})
+		hooks = append(hooks, hook(t, c).reaction(h))
+	}
+	reactions := startReactions(t, h.Log, fast, hooks...)
+	defer reactions.stop()
+	var envs []domain.Envelope
+	for _, x := range []struct {
+		id, workspace, rule, cluster string
+		severity                     domain.Severity
+	}{
+		{"i-mild", "research", "evidence", "lab", domain.SeverityInfo},
+		{"i-bad", app.Platform, "evidence", "lab", domain.SeverityCritical},
+		{"i-silent", "research", "evidence", "lab", domain.SeverityCritical},
+		{"i-quiet", "research", "evidence", "quiet", domain.SeverityCritical},
+		{"i-over", "research", "failures", "lab", domain.SeverityCritical},
+		{"i-other", app.Platform, "evidence", "quiet", domain.SeverityWarning},
+	} {
+		envs = append(envs, domain.Envelope{Workspace: x.workspace, Subject: x.id, Time: now, Event: &domain.IncidentOpened{
+			Incident: x.id, Rule: x.rule, Version: 1, Subject: "cluster=" + x.cluster, Severity: x.severity, At: now, Position: "0",
+			Method: advice.Method, Summary: "it burns", Document: fmt.Appendf(nil,
+				`{"family":"failure","rule":%q,"subject":{"cluster":%q},"workspace":%q,"severity":%q}`, x.rule, x.cluster, x.workspace, x.severity),
+		}})
+	}
+	appendAll(t, h.Log, envs)
+	for name, want := range map[string]string{
+		"all": "i-bad i-mild i-other i-over", "research": "i-mild i-over", "critical": "i-bad i-over",
+	} {
+		until(t, func() bool { return handled(reactions, "webhook."+name, "handled") == len(envs) })
+		mu.Lock()
+		slices.Sort(heard[name])
+		if got := strings.Join(heard[name], " "); got != want {
+			t.Errorf("webhook %s hears of %s, want %s", name, got, want)
+		}
+		mu.Unlock()
+	}
+	for _, x := range incidentsOf(t, h) {
+		if silent := x.Silence != nil; silent != (x.ID == "i-silent" || x.ID == "i-quiet") {
+			t.Errorf("%s is silenced: %t", x.ID, silent)
+		}
 	}
 }

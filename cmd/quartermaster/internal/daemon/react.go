@@ -126,8 +126,9 @@ func (r *reaction) topics() []domain.Topic {
 	return slices.Sorted(maps.Keys(topics))
 }
 
-// react runs the reactions until ctx ends, then finishes the events in progress.
-func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger) error {
+// react runs the reactions until ctx ends, then finishes the events in progress. It closes ready once all have been started; nil:
+// nobody waits for it.
+func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, m *workMetrics, log *slog.Logger, ready chan<- struct{}) error {
 	hooks, err := newWebhooks(cfg.Webhooks)
 	if err != nil {
 		return fmt.Errorf("start reactions: %w", err)
@@ -142,7 +143,7 @@ func react(ctx context.Context, h *app.Conn, cfg *config.Config, once onceFunc, 
 	if cfg.Schedules.Plan != "" {
 		list = append(list, (&replanner{conn: h, once: once, now: app.Now, wait: sleep}).reaction())
 	}
-	rt := &reactor{log: h.Log, retries: retries, nackDelay: time.Second, metrics: m, slog: log}
+	rt := &reactor{log: h.Log, retries: retries, nackDelay: time.Second, metrics: m, slog: log, ready: ready}
 	for wait := time.Second; ctx.Err() == nil; wait = min(2*wait, time.Minute) {
 		switch err := rt.run(ctx, list); {
 		case ctx.Err() != nil: // an interrupted event is delivered again
@@ -165,6 +166,7 @@ type reactor struct {
 	metrics   *workMetrics
 	slog      *slog.Logger
 	ready     chan<- struct{} // closed once every reaction has started; may be nil
+	opened    sync.Once       // ready was closed
 }
 
 // run returns once ctx has ended and the events in progress are finished, or with the error that
@@ -219,7 +221,7 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	if rt.ready != nil {
 		go func() {
 			<-router.Running()
-			close(rt.ready)
+			rt.opened.Do(func() { close(rt.ready) })
 		}()
 	}
 	err = router.Run(context.WithoutCancel(ctx))

@@ -670,7 +670,7 @@ func TestReact(t *testing.T) {
 	logged := &apptest.SyncBuffer{}
 	ended := make(chan error)
 	go func() {
-		ended <- react(ctx, h, cfg, (&runBook{}).once, newWorkMetrics(), slog.New(slog.NewTextHandler(logged, nil)))
+		ended <- react(ctx, h, cfg, (&runBook{}).once, newWorkMetrics(), slog.New(slog.NewTextHandler(logged, nil)), nil)
 	}()
 	// Groups start at the end of the log as they join, so events are appended until both
 	// reactions have handled one. Deliveries are taken out, or a full channel would block the webhook.
@@ -691,7 +691,7 @@ func TestReact(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := react(t.Context(), h, &config.Config{Webhooks: []config.Webhook{{}}}, nil, newWorkMetrics(), silent); err == nil || !strings.Contains(err.Error(), "its own name") {
+	if err := react(t.Context(), h, &config.Config{Webhooks: []config.Webhook{{}}}, nil, newWorkMetrics(), silent, nil); err == nil || !strings.Contains(err.Error(), "its own name") {
 		t.Errorf("a webhook without a name: %v", err)
 	}
 }

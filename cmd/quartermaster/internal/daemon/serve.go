@@ -42,6 +42,8 @@ type Daemon struct {
 	// Advice makes an embedded log have its rules evaluated every five minutes. With a configuration,
 	// schedules.advice says when.
 	Advice bool
+	// Receivers are told of events of an embedded log. A configuration has its own.
+	Receivers config.Receivers
 }
 
 // Command returns the command serve, for the log that the program's flags select. asJSON reports
@@ -53,6 +55,7 @@ func Command(on *app.App, asJSON func() bool) *cobra.Command {
 		apiCfg  config.API
 		browser string
 		advice  bool
+		told    string
 	)
 	cmd := &cobra.Command{
 		Use:   "serve",
@@ -99,7 +102,8 @@ It answers once the log has acknowledged, and refuses events of other clusters.
 Other machines can reach it over TLS only.
 
 Every five minutes it evaluates the rules of "quartermaster advice" and keeps incidents in the log:
-see "quartermaster alerts". With --config, it also tells webhooks and Alertmanagers of them.
+see "quartermaster alerts". It tells webhooks and Alertmanagers of them: those of the configuration, or of the file that
+--receivers names.
 
 With -o json it logs JSON lines: time, level, msg and the fields of the message.`,
 		Example: "  quartermaster serve\n  quartermaster serve --listen 0.0.0.0:7070\n" +
@@ -114,6 +118,15 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 				if err := readAPI(cmd, &apiCfg); err != nil {
 					return err
 				}
+				if told != "" {
+					var err error
+					if d.Receivers, err = config.ReadReceivers(told); err != nil {
+						return err
+					}
+					if len(d.Receivers.Alertmanagers) > 0 && !advice {
+						return errors.New("alertmanagers in " + told + " are told when rules are evaluated, and --advice=false is given")
+					}
+				}
 				if apiCfg.Listen != "" && len(on.Brokers) > 0 {
 					return errors.New("--api needs a data directory or a configuration, and --brokers is neither")
 				}
@@ -127,6 +140,9 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 			}
 			if cmd.Flags().Changed("advice") {
 				return errors.New("--advice is for a log without a configuration: set schedules.advice in " + on.ConfigPath)
+			}
+			if told != "" {
+				return errors.New("--receivers is for a log without a configuration: set webhooks and alertmanagers in " + on.ConfigPath)
 			}
 			if cmd.Flags().Changed("api") {
 				return errors.New("--api is for a log without a configuration: set api in " + on.ConfigPath)
@@ -143,6 +159,7 @@ With -o json it logs JSON lines: time, level, msg and the fields of the message.
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:7070", "address of the HTTP endpoints")
 	cmd.Flags().StringVar(&browser, "browser", Loopback, "address of loopback for a browser of this machine, to which serve prints a link; empty: none")
 	cmd.Flags().BoolVar(&advice, "advice", true, "evaluate the rules of \"quartermaster advice\" every five minutes, and keep incidents in the log")
+	cmd.Flags().StringVar(&told, "receivers", "", "file with the keys webhooks and alertmanagers, as in a configuration: who is told of events")
 	gatewayFlags(cmd, &gw)
 	apiFlags(cmd, &apiCfg)
 	return cmd
@@ -478,9 +495,23 @@ func (d *Daemon) Serve(ctx context.Context, listen string, gw config.Gateway, ap
 
 	wg.Go(func() { s.look(ctx) })
 	wg.Go(func() { s.tell(ctx) })
+	reacting := make(chan struct{})
+	if len(d.Receivers.Webhooks) > 0 {
+		wg.Go(func() {
+			if err := react(ctx, h, &config.Config{Webhooks: d.Receivers.Webhooks}, alone, work, s.log, reacting); err != nil {
+				cancel(err)
+			}
+		})
+	} else {
+		close(reacting)
+	}
 	if d.Advice {
 		wg.Go(func() {
-			if err := s.advise(ctx, work); err != nil {
+			select { // a webhook hears of what comes after it was started for the first time
+			case <-reacting:
+			case <-ctx.Done():
+			}
+			if err := s.advise(ctx, d.Receivers.Alertmanagers, work); err != nil {
 				cancel(fmt.Errorf("evaluate the rules of advice: %w", err))
 			}
 		})

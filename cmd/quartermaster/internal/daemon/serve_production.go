@@ -112,7 +112,7 @@ func (d *Daemon) ServeProduction(ctx context.Context, listen string) error {
 		})
 	}
 	part("watch the topics", func() error { return in.watchTopics(ctx) })
-	part("reactions", func() error { return react(ctx, in.conn, d.App.Config, in.once, in.beside, in.log) })
+	part("reactions", func() error { return react(ctx, in.conn, d.App.Config, in.once, in.beside, in.log, nil) })
 	part("schedules", func() error { return schedule(ctx, in.conn, d.App.Config, in.once, in.beside, in.log) })
 	part("", func() error { return in.fold(ctx) })
 	<-ctx.Done()
