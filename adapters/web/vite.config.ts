@@ -1,5 +1,5 @@
 import { svelte } from '@sveltejs/vite-plugin-svelte'
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { gzipSync } from 'node:zlib'
 import { defineConfig, type Plugin } from 'vite'
 
@@ -11,9 +11,10 @@ function packed(): Plugin {
     name: 'packed',
     apply: 'build',
     buildStart() {
-      rmSync(`${out}/assets`, { recursive: true, force: true })
+      for (const old of ['assets', 'index.html', 'index.html.gz']) rmSync(`${out}/${old}`, { recursive: true, force: true }) // a build that fails leaves nothing half
     },
     closeBundle() {
+      if (!existsSync(`${out}/index.html`)) return
       for (const file of [`${out}/index.html`, ...readdirSync(`${out}/assets`).map((name) => `${out}/assets/${name}`)]) {
         writeFileSync(`${file}.gz`, gzipSync(readFileSync(file), { level: 9 }))
       }

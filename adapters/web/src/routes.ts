@@ -15,7 +15,9 @@ export const routes: Route[] = [
   { path: '/plan', title: 'Plan', key: 'p', load: () => import('./pages/Plan.svelte') },
   { path: '/what-if', title: 'What-if', key: 'w', load: () => import('./pages/WhatIf.svelte') },
   { path: '/audit', title: 'Audit', key: 'a', load: () => import('./pages/Audit.svelte') },
+  { path: '/gpu', title: 'Machine', load: () => import('./pages/Gpu.svelte') },
   { path: '/alerts', title: 'Alerts', key: 'l', load: () => import('./pages/Alerts.svelte') },
+  { path: '/admin', title: 'Admin', key: 'd', load: () => import('./pages/Admin.svelte') },
 ]
 
 // routeOf returns the page of a path; the first is that of the root.
