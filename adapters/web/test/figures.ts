@@ -50,10 +50,11 @@ interface Schema {
   additionalProperties?: Schema | boolean
   items?: Schema
   anyOf?: Schema[]
+  oneOf?: Schema[]
 }
 
 interface Document {
-  paths: Record<string, Record<string, { operationId: string }>>
+  paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, unknown> }> }>>
   components: { schemas: Record<string, Schema> }
 }
 
@@ -63,25 +64,23 @@ const document = JSON.parse(readFileSync(new URL('../../../schemas/openapi/v1.js
 // shows a dash for a field that is gone, which nobody would notice.
 export function unknown(path: string, pointers: string[]): string[] {
   const answer = document.components.schemas[`answer.${path.replace('/api/v1/', '').replaceAll('/', '-')}`]
-  return pointers.filter((p) => {
-    const steps = p.split('/').slice(1)
-    if (/^\d+$/.test(steps[0] ?? '') && !forms(answer).some((s) => s.items)) steps.shift() // the answer is a list, line by line
-    return steps.reduce((schemas, name) => schemas.flatMap((s) => step(s, name)), forms(answer)).length === 0
-  })
+  return pointers.filter((p) => !leads(answer, p.split('/').slice(lines(path) ? 2 : 1)))
 }
 
-// forms returns what a schema may stand for.
-function forms(schema: Schema | undefined): Schema[] {
-  if (!schema) return []
-  if (schema.$ref) return forms(document.components.schemas[schema.$ref.replace('#/components/schemas/', '')])
-  return schema.anyOf ? schema.anyOf.flatMap(forms) : [schema]
+// lines reports whether an answer is a document on each line. The document of the API describes one.
+function lines(path: string): boolean {
+  return document.paths[path]?.['get']?.responses['200']?.content?.['application/x-ndjson'] !== undefined
 }
 
-function step(schema: Schema, name: string): Schema[] {
-  if (schema.items) return /^\d+$/.test(name) ? forms(schema.items) : []
-  const further = schema.properties?.[name] ?? (typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined)
-  if (further) return forms(further)
-  return schema.type === undefined && !schema.properties ? [schema] : [] // anything, such as the event of a record
+function leads(schema: Schema | undefined, [name, ...rest]: string[]): boolean {
+  if (!schema) return false
+  if (schema.$ref) return leads(document.components.schemas[schema.$ref.replace('#/components/schemas/', '')], name === undefined ? [] : [name, ...rest])
+  if (name === undefined) return true
+  if ((schema.anyOf ?? schema.oneOf)?.some((s) => leads(s, [name, ...rest]))) return true
+  if (schema.items) return /^\d+$/.test(name) && leads(schema.items, rest)
+  const any = typeof schema.additionalProperties === 'object' ? schema.additionalProperties : undefined
+  const further = schema.properties?.[name] ?? any
+  return further ? leads(further, rest) : !schema.type && !schema.properties && !schema.anyOf && !schema.oneOf // anything, such as the event of a record
 }
 
 const answers = new Map<string, Promise<unknown>>()
@@ -91,27 +90,28 @@ export function answered(site: Site, path: string, query: string): Promise<unkno
   const key = `${site.origin} ${path} ${query}`
   const known = answers.get(key)
   if (known) return known
-  const asked = ask(site, args(path, JSON.parse(query) as Record<string, unknown>))
+  const asked = ask(site, path, args(path, JSON.parse(query) as Record<string, unknown>))
   answers.set(key, asked)
   return asked
 }
 
-async function ask(site: Site, words: string[]): Promise<unknown> {
+// exact keeps the digits of numbers that JavaScript does not hold.
+function exact(text: string): unknown {
+  const digits = (_: string, value: unknown, { source }: { source: string }) => (typeof value === 'number' && Number.isInteger(value) && !Number.isSafeInteger(value) ? source : value)
+  return JSON.parse(text, digits as (key: string, value: unknown) => unknown)
+}
+
+async function ask(site: Site, path: string, words: string[]): Promise<unknown> {
   let text: string
   try {
     text = await site.answer([...words, '--limit', '0']) // all rows, of commands that have a limit
   } catch {
     text = await site.answer(words)
   }
-  try {
-    if (!/^\{.*\}\n$/.test(text)) return JSON.parse(text) as unknown // else a list of one, line by line
-    return [JSON.parse(text) as unknown]
-  } catch {
-    return text.trimEnd().split('\n').map((line) => JSON.parse(line) as unknown)
-  }
+  return lines(path) ? text.trimEnd().split('\n').filter(Boolean).map(exact) : exact(text)
 }
 
-// found returns what a pointer leads to in an answer, as text. Numbers that JavaScript does not hold exactly are not in the demo.
+// found returns what a pointer leads to in an answer, as text.
 export function found(data: unknown, pointer: string): string {
   let value = data
   for (const step of pointer.split('/').slice(1)) value = (value as Record<string, unknown> | null | undefined)?.[step.replaceAll('~1', '/').replaceAll('~0', '~')]
