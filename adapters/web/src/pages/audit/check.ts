@@ -110,7 +110,7 @@ export async function included(proof: Proof, leaf: string): Promise<Outcome[]> {
   ]
 }
 
-// cosigned checks the signature of a checkpoint by a verifier key, as "archive key" writes it: name+hash+key.
+// cosigned checks the signature of a checkpoint by a verifier key, as "archive verifier-key" writes it: name+hash+key.
 export async function cosigned(checkpoint: string, verifier: string): Promise<Outcome> {
   const what = 'Signature of the checkpoint'
   const parts = /^(.+)\+([0-9a-f]{8})\+(.+)$/.exec(verifier.trim())

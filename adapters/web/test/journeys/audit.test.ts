@@ -1,0 +1,107 @@
+// An auditor proves an event, finds a decision, and replays the log.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
+import type { Browser } from 'playwright-core'
+import { cosigned, included, type Outcome, type Proof } from '../../src/pages/audit/check.ts'
+import { browse, program, serve, settle, visit, type Site } from '../site.ts'
+
+const run = promisify(execFile)
+let dir: string
+let site: Site
+let browser: Browser
+let verifier: string
+const record = 'qm.workspaces/0@30'
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'quartermaster-audit-'))
+  const from = process.env['QM_WEB_DATA']
+  if (from) await cp(from, dir, { recursive: true })
+  else await run(program, ['demo', '--once', '--quiet', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  const key = join(dir, 'operator.pem')
+  await run(program, ['archive', 'run', '--all', '--key', key, '--data-dir', dir])
+  verifier = (JSON.parse((await run(program, ['archive', 'verifier-key', '--key', key, '--data-dir', dir, '-o', 'json'])).stdout) as { verifier_key: string }).verifier_key
+  site = await serve(dir)
+  browser = await browse()
+})
+after(async () => {
+  await browser?.close()
+  await site?.close()
+  await rm(dir, { recursive: true, force: true })
+})
+
+const answer = async (...args: string[]) => JSON.parse(await site.answer([...args, '-o', 'json'])) as Record<string, never>
+
+test('a decision is found and proved, by mouse', async () => {
+  const { context, page } = await visit(browser, site)
+  await page.goto(`${site.origin}/audit?type=BudgetSet&operator=root`)
+  await settle(page)
+  await page.getByRole('table', { name: /^The newest events/ }).getByRole('link', { name: '30' }).click()
+  await settle(page)
+  await page.getByText('Head in the checkpoint: holds').waitFor()
+  await page.getByText('Signature of the decision: holds').waitFor()
+  await page.getByLabel(/Verifier key/).fill(verifier)
+  await page.getByText('Signature of the checkpoint: holds').waitFor()
+  assert.equal(await page.getByText('does not hold').count(), 0)
+  await page.getByLabel(/Verifier key/).fill(verifier.replace(/.{9}$/, (end) => (end.startsWith('A') ? 'B' : 'A') + end.slice(1)))
+  await page.getByText('Signature of the checkpoint: does not hold').waitFor()
+  await context.close()
+})
+
+test('a decision is found in the trail, by keyboard', async () => {
+  const { context, page } = await visit(browser, site)
+  await settle(page)
+  await page.keyboard.press('g')
+  await page.keyboard.press('a')
+  await page.getByRole('heading', { name: 'Audit' }).waitFor()
+  await settle(page)
+  const tab = async (name: string) => {
+    const want = page.getByRole('link', { name, exact: true }).first()
+    for (let i = 0; i < 300 && !(await want.evaluate((e) => e === document.activeElement)); i++) await page.keyboard.press('Tab')
+    await page.keyboard.press('Enter')
+    await settle(page)
+  }
+  await tab('Trail')
+  const entries = (await answer('audit', 'trail'))['entries'] as unknown as { did: string }[]
+  for (const e of entries) assert.ok(await page.getByText(e.did, { exact: true }).first().isVisible(), e.did)
+  await tab('30')
+  await page.getByText('Signature of the decision: holds').waitFor()
+  await context.close()
+})
+
+test('the log is replayed, with progress and a digest', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/audit?show=replay`)
+  await page.getByRole('button', { name: 'Replay', exact: true }).click()
+  await page.getByRole('button', { name: 'Cancel Replay' }).click()
+  await page.getByRole('progressbar').waitFor({ state: 'detached' })
+  await page.getByRole('button', { name: 'Replay', exact: true }).click()
+  await page.getByText('The rows that answer are those of the log').waitFor({ timeout: 120_000 })
+  const want = await answer('log', 'stats')
+  assert.equal(await page.getByText(want['position'] as unknown as string, { exact: true }).first().isVisible(), true)
+  assert.deepEqual(faults, [])
+  await context.close()
+})
+
+// The checks of the browser refuse what was altered.
+test('an altered proof does not hold', async () => {
+  const proof = (await answer('log', 'prove', record)) as unknown as Proof
+  const leaf = (await answer('log', 'event', record))['leaf'] as unknown as string
+  const broken = (all: Outcome[]) => all.filter((o) => o.holds !== true).map((o) => o.what)
+  assert.deepEqual(broken(await included(proof, leaf)), [])
+  const flip = (text: string) => (text[7] === 'A' ? 'B' : 'A')
+  const altered = (text: string) => text.slice(0, 7) + flip(text) + text.slice(8)
+  assert.deepEqual(broken(await included({ ...proof, leaf: altered(proof.leaf ?? '') }, leaf)), ['The proof is of these bytes', 'Record in its partition'])
+  assert.deepEqual(broken(await included({ ...proof, path: altered(proof.path) }, leaf)), ['Record in its partition'])
+  assert.deepEqual(broken(await included({ ...proof, path: proof.path.slice(0, -44) }, leaf)), ['Record in its partition'])
+  assert.deepEqual(broken(await included({ ...proof, offset: 29 }, leaf)), ['Record in its partition'])
+  assert.deepEqual(broken(await included({ ...proof, line: proof.line.replace('next=31', 'next=32') }, leaf)), ['Record in its partition', 'Partition in the head'])
+  assert.deepEqual(broken(await included({ ...proof, line_path: altered(proof.line_path) }, leaf)), ['Partition in the head'])
+  assert.deepEqual(broken(await included({ ...proof, checkpoint: proof.checkpoint.replace('\n1\n', '\n2\n') }, leaf)), ['Head in the checkpoint'])
+  assert.equal((await cosigned(proof.checkpoint, verifier)).holds, true)
+  assert.equal((await cosigned(proof.checkpoint.replace('\n1\n', '\n2\n'), verifier)).holds, false)
+  assert.equal((await cosigned(proof.checkpoint, 'nonsense')).holds, null)
+})
