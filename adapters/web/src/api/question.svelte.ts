@@ -4,7 +4,7 @@ import { ask, more, Problem, type Answer, type Query, type Reading } from './ask
 import { session } from '../session.svelte'
 
 // shown are the answers that the page shows: its bar names their positions.
-export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null }>()
+export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null; again?(): void }>()
 
 // Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. It is made
 // while a component is set up, and ends with it.

@@ -1,0 +1,33 @@
+import { shown } from './question.svelte'
+
+// Changes follow the position of the log while a page is open. What is shown stays until whoever looks asks for the new: figures
+// that change under one's eyes cannot be read, and nothing is decided from a page that is old.
+class Changes {
+  newer = $state(false) // than what is shown
+
+  // follow follows changes until the returned function is called.
+  follow(): () => void {
+    const events = new EventSource('/api/v1/changes')
+    events.addEventListener('change', (e: MessageEvent<string>) => {
+      const { position } = JSON.parse(e.data) as { position: string }
+      this.newer ||= [...shown].some((q) => {
+        const of = (q.answer?.data as { position?: string } | undefined)?.position
+        return of !== undefined && records(of) < records(position)
+      })
+    })
+    return () => events.close()
+  }
+
+  // show asks again for everything that is shown.
+  show(): void {
+    this.newer = false
+    for (const q of shown) q.again?.()
+  }
+}
+
+export const changes = new Changes()
+
+// records returns how many records a position has seen. Who asked what is not counted: no answer on a page changes by it.
+export function records(position: string): bigint {
+  return position.split(',').reduce((n, p) => (p.startsWith('qm.access/') ? n : n + BigInt(p.slice(p.indexOf('=') + 1) || 0)), 0n)
+}

@@ -1,0 +1,39 @@
+// A page that stays open says that there are newer events, and shows them when it is asked to.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { promisify } from 'node:util'
+import { browse, program, serve, settle, visit } from './site.ts'
+
+const run = promisify(execFile)
+
+test('newer events', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'quartermaster-changes-'))
+  const from = process.env['QM_WEB_DATA']
+  if (from) await cp(from, dir, { recursive: true })
+  else await run(program, ['demo', '--once', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  const site = await serve(dir)
+  const browser = await browse()
+  try {
+    const { page, faults } = await visit(browser, site)
+    await settle(page)
+    const newer = page.getByRole('button', { name: 'There are newer events' })
+    const position = page.getByText(/position: [\d,]+ records/)
+    const before = await position.innerText()
+    assert.equal(await newer.count(), 0)
+    await run(program, ['operator', 'add', 'dora', '--role', 'planner', '--new-key', join(dir, 'dora.pem'), '--data-dir', dir])
+    await newer.waitFor({ timeout: 30_000 })
+    assert.equal(await position.innerText(), before, 'figures changed by themselves')
+    await newer.click()
+    await page.waitForFunction((text) => !document.querySelector('footer')?.textContent?.includes(text), before)
+    assert.equal(await newer.count(), 0)
+    assert.deepEqual(faults, [])
+  } finally {
+    await browser.close()
+    await site.close()
+    await rm(dir, { recursive: true, force: true })
+  }
+})
