@@ -1,12 +1,14 @@
 // A planner asks what would happen if: a scenario is edited in its form and as YAML, its faults are named while it is
 // written, it is run, cancelled and compared, and nothing that was typed is lost.
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
-import { browse, serve, settle, visit, type Site } from '../site.ts'
+import { browse, program, serve, settle, visit, type Site } from '../site.ts'
 
 let site: Site
 let browser: Browser
@@ -116,8 +118,12 @@ test('nothing typed is lost when the session ends', async () => {
   await yaml(page).pressSequentially('# precious\n')
   await context.clearCookies()
   await yaml(page).pressSequentially('# typed after the session ended\n')
-  await page.getByRole('heading', { name: /log in/i }).waitFor()
-  await page.goto(await site.link())
+  await page.getByText('Your session has ended.').waitFor()
+  assert.match(await yaml(page).inputValue(), /# precious\n# typed/)
+  const other = await context.newPage()
+  await other.goto(await site.link())
+  await page.getByRole('button', { name: 'I am logged in again' }).click()
+  await page.getByText('Nothing is wrong in it.').waitFor()
   await page.goto(`${site.origin}/what-if`)
   await settle(page)
   assert.match(await yaml(page).inputValue(), /# precious\n# typed/)
@@ -160,5 +166,27 @@ test('from an edit to the fault at its line', async (t) => {
   const median = times.sort((a, b) => a - b)[10] ?? 0
   t.diagnostic(`${median.toFixed(0)} ms in the median of 20`)
   assert.ok(median < 300, `${median} ms`) // the measure is 100 ms on a machine that does nothing else
+  await context.close()
+})
+
+test('a frozen scenario is shown and answered again', async () => {
+  await site.close()
+  const dir = join(folder, 'log')
+  await cp(site.dir, dir, { recursive: true })
+  const file = '../../deploy/demo/scenarios/renewal.yaml'
+  const frozen = (await promisify(execFile)(program, ['simulate', file, '--runs', '20', '--freeze', '-o', 'json', '--data-dir', dir], { maxBuffer: 1 << 26 })).stdout
+  const { simulation, alternatives } = JSON.parse(frozen) as { simulation: string; alternatives: { p95_cost: string }[] }
+  site = await serve(dir)
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/what-if?show=frozen`)
+  await settle(page)
+  await page.getByRole('link', { name: simulation }).focus()
+  await page.keyboard.press('Enter')
+  await page.locator('data[data-figure="/alternatives/0/p95_cost"]').waitFor()
+  assert.equal(await figure(page, '/alternatives/0/p95_cost'), alternatives[0]?.p95_cost)
+  await page.getByRole('button', { name: 'Verify this answer' }).focus()
+  await page.keyboard.press('Enter')
+  await page.getByText('Equal, byte for byte.').waitFor({ timeout: 60_000 })
+  assert.deepEqual(faults, [])
   await context.close()
 })

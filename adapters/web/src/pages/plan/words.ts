@@ -25,5 +25,5 @@ export function rule(name: string): string {
 
 // terms says what an offer is, without the machine that it is for.
 export function terms(offer: string): string {
-  return offer.split('/').slice(-2).join(', ').replaceAll('_', ' ')
+  return offer.split('/').slice(-2).join(', ').replaceAll('_', ' ').replace(/\b(\d+)m$/, '$1 months')
 }

@@ -21,7 +21,7 @@ export class Draft {
     $effect(() => {
       const text = this.text
       sessionStorage.setItem(kept, text)
-      if (text === '') return
+      if (text === '' || session.over) return
       const ends = new AbortController()
       // Keys come faster than answers; a few milliseconds save most questions.
       const wait = setTimeout(() => void this.#check(text, ends.signal), 20)
