@@ -34,9 +34,13 @@ func Built() bool {
 
 // file is a file as it is sent.
 type file struct {
-	plain, packed []byte
-	media, tag    string
+	plain      []byte
+	packed     map[string][]byte // by coding
+	media, tag string
 }
+
+// codings are those of compressed copies, the best first, with the ends of their names.
+var codings = []struct{ name, end string }{{"br", ".br"}, {"gzip", ".gz"}}
 
 // Handler serves the pages. Every path that names no asset has the same document, whose script shows the page of the path.
 // Without pages it serves a document that says how to get them.
@@ -55,7 +59,7 @@ func Handler() (http.Handler, error) {
 		return nil, err
 	}
 	for _, name := range names {
-		if strings.HasSuffix(name, ".gz") {
+		if end := path.Ext(name); end == ".br" || end == ".gz" {
 			continue
 		}
 		if assets[strings.TrimPrefix(name, "pages")], err = read(name); err != nil {
@@ -64,11 +68,13 @@ func Handler() (http.Handler, error) {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		if ext := path.Ext(r.URL.Path); !strings.HasPrefix(r.URL.Path, "/assets/") || ext != ".js" && ext != ".css" { // what is a document, or can be
+			h.Set("Content-Security-Policy", policy)
+			h.Set("Referrer-Policy", "no-referrer")
+			h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "want GET or HEAD", http.StatusMethodNotAllowed)
@@ -90,16 +96,18 @@ func Handler() (http.Handler, error) {
 	}), nil
 }
 
-// read reads a file, and its compressed copy if there is one.
+// read reads a file, and those of its compressed copies that there are.
 func read(name string) (*file, error) {
 	plain, err := files.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	sum := sha256.Sum256(plain)
-	f := &file{plain: plain, media: mime.TypeByExtension(path.Ext(name)), tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12])}
-	if f.packed, err = files.ReadFile(name + ".gz"); err != nil {
-		f.packed = nil
+	f := &file{plain: plain, packed: map[string][]byte{}, media: mime.TypeByExtension(path.Ext(name)), tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12])}
+	for _, coding := range codings {
+		if packed, err := files.ReadFile(name + coding.end); err == nil {
+			f.packed[coding.name] = packed
+		}
 	}
 	return f, nil
 }
@@ -110,9 +118,12 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", f.media)
 	h.Set("Vary", "Accept-Encoding")
 	body, tag := f.plain, f.tag+`"`
-	if f.packed != nil && accepts(r.Header.Get("Accept-Encoding")) {
-		body, tag = f.packed, f.tag+`-gzip"`
-		h.Set("Content-Encoding", "gzip")
+	for _, coding := range codings {
+		if packed := f.packed[coding.name]; packed != nil && accepts(r.Header.Get("Accept-Encoding"), coding.name) {
+			body, tag = packed, f.tag+"-"+coding.name+`"`
+			h.Set("Content-Encoding", coding.name)
+			break
+		}
 	}
 	h.Set("ETag", tag)
 	if r.Header.Get("If-None-Match") == tag {
@@ -126,11 +137,11 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// accepts reports whether a request accepts gzip (RFC 9110, section 12.5.3).
-func accepts(header string) bool {
-	for coding := range strings.SplitSeq(header, ",") {
-		name, weight, _ := strings.Cut(coding, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
+// accepts reports whether a request accepts a coding (RFC 9110, section 12.5.3).
+func accepts(header, coding string) bool {
+	for given := range strings.SplitSeq(header, ",") {
+		name, weight, _ := strings.Cut(given, ";")
+		if strings.EqualFold(strings.TrimSpace(name), coding) {
 			q, ok := strings.CutPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
 			return !ok || strings.Trim(q, "0.") != ""
 		}

@@ -54,7 +54,7 @@ func TestPacked(t *testing.T) {
 		t.Fatalf("the document names %d assets: %s", len(assets), document)
 	}
 	for _, path := range append(assets, "/") {
-		plain, packed := get(t, http.MethodGet, path, nil), get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "br, gzip;q=0.5"})
+		plain, packed := get(t, http.MethodGet, path, nil), get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "br;q=0, gzip;q=0.5"})
 		want := plain.Body.Bytes()
 		got, err := unpack(packed.Body.Bytes())
 		if err != nil || !bytes.Equal(got, want) || packed.Header().Get("Content-Encoding") != "gzip" {
@@ -67,6 +67,10 @@ func TestPacked(t *testing.T) {
 		again := get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip", "If-None-Match": tag})
 		if again.Code != http.StatusNotModified || again.Body.Len() != 0 {
 			t.Errorf("%s: %d for its own tag", path, again.Code)
+		}
+		best := get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip, deflate, br"})
+		if best.Header().Get("Content-Encoding") != "br" || best.Header().Get("ETag") == tag || best.Body.Len() >= packed.Body.Len() {
+			t.Errorf("%s: %d bytes of Brotli as %q, %d of gzip", path, best.Body.Len(), best.Header().Get("Content-Encoding"), packed.Body.Len())
 		}
 		refused := get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip;q=0"})
 		if refused.Header().Get("Content-Encoding") != "" {
