@@ -149,7 +149,7 @@ var withinQuestions = map[string][]string{
 	"get":               {"kind=clusters", "kind=operators", "kind=policies", "kind=quotas", "kind=budgets", "kind=rules", "kind=deployments", "kind=commitments", "kind=offers", "kind=workspaces", "kind=regions", "kind=maintenance", "kind=outages", "kind=usage-corrections", "kind=legal-holds", "kind=removals", "kind=methods", "kind=tariffs"},
 	"jobs":              {"from=2026-05-01&to=2026-05-02"},
 	"mapping list":      {""},
-	"models":            {"", "at=2026-05-01T03:00:00Z"},
+	"models":            {"", "at=2026-05-01T03:00:00Z", "at=2026-05-01T03:00:00Z&search=CHA"},
 	"overview":          {"", "as_of=2026-05-01T02:30:00Z"},
 	"plan list":         {""},
 	"plan show":         {"plan=a"},

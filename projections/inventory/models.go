@@ -76,6 +76,8 @@ type ModelTotal struct {
 // ModelFilter selects models; empty fields match all.
 type ModelFilter struct {
 	Workspace, Cluster string
+	// Search is a part of the name of a model, a deployment or a workspace, in any case.
+	Search string
 	// Recent leaves out when deployments were last seen that were not seen within StaleAfter, for which a week is read.
 	Recent bool
 }
@@ -211,11 +213,12 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 		}
 		shadows.all = append(shadows.all, e)
 	}
+	search := strings.ToLower(filter.Search)
 	for _, e := range shadows.all {
 		e.Status = cmp.Or(e.Status, ModelShadow)
 		_, owner := clusters.Cluster(e.Cluster, at)
 		e.Workspace = cmp.Or(e.Workspace, owner)
-		if (filter.Cluster == "" || filter.Cluster == e.Cluster) && (filter.Workspace == "" || filter.Workspace == e.Workspace) {
+		if (filter.Cluster == "" || filter.Cluster == e.Cluster) && (filter.Workspace == "" || filter.Workspace == e.Workspace) && e.names(search) {
 			inv.Deployments = append(inv.Deployments, *e)
 		}
 	}
@@ -225,6 +228,13 @@ func Models(view projections.View, at, staleAfter domain.Instant, filter ModelFi
 	})
 	inv.total()
 	return inv, nil
+}
+
+// names reports whether a text in small letters is a part of a name of the entry.
+func (e *ModelEntry) names(part string) bool {
+	return part == "" || slices.ContainsFunc([]string{e.Model, e.Deployment, e.Workspace}, func(name string) bool {
+		return strings.Contains(strings.ToLower(name), part)
+	})
 }
 
 func compareModels(a, b modelKey) int {

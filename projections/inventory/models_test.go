@@ -103,6 +103,12 @@ func TestModels(t *testing.T) {
 		if err != nil || len(one.Deployments) != 1 || one.Deployments[0].Workspace != "b" {
 			t.Errorf("of b in d: %+v, %v", one, err)
 		}
+		for search, want := range map[string]int{"": 3, "LLAMA": 3, "hat": 2, "tes": 1, "b": 1, "B": 1, "none": 0, "l*": 0} {
+			some, err := inventory.Models(v, at(600), domain.Hour, inventory.ModelFilter{Search: search})
+			if err != nil || len(some.Deployments) != want {
+				t.Errorf("with %q: %+v, %v", search, some, err)
+			}
+		}
 		if _, err := inventory.Models(v, at(600), 0, inventory.ModelFilter{}); err == nil {
 			t.Error("stale after no time was accepted")
 		}

@@ -32,7 +32,7 @@ func (a *Program) modelsCommand() *cobra.Command {
   stale    declared for longer than --stale-after, but not seen
   pending  declared recently, not seen yet
   stopped  declared with no replicas`,
-		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research -o json",
+		Example: "  quartermaster models --stale-after 2h\n  quartermaster models --workspace research -o json\n  quartermaster models --search llama-70b --at 2026-06-01",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var t domain.Instant
@@ -55,7 +55,11 @@ func (a *Program) modelsCommand() *cobra.Command {
 			if a.json {
 				return a.answerReport(m)
 			}
-			a.showModels(m, limit, filtersText(filter.Workspace, filter.Cluster, ""))
+			filters := filtersText(filter.Workspace, filter.Cluster, "")
+			if filter.Search != "" {
+				filters += fmt.Sprintf(" with %q in a name", domain.Clip(filter.Search, widest))
+			}
+			a.showModels(m, limit, filters)
 			a.showPosition(m.Position)
 			a.reportEnds(m.Completeness)
 			return nil
@@ -64,6 +68,7 @@ func (a *Program) modelsCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&filter.Workspace, "workspace", "", "only this workspace")
 	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&filter.Search, "search", "", "only where this is a part of the name of the model, the deployment or the workspace, in any case")
 	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
 	f.DurationVar(&stale, "stale-after", time.Hour, "how long a deployment may go unseen")
 	asOfFlag(cmd, &asOf)
