@@ -117,7 +117,7 @@ func BenchmarkHistory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		kept := &shelf{}
+		kept, hours := &shelf{}, hoursShelf{}
 		of := func(kept usage.Kept, p domain.Interval) func(projections.View) error {
 			return func(v projections.View) error {
 				_, err := usage.NewReportFrom(v, kept, sealed, p.From, p.To, usage.Filter{}, usage.ByWorkspace, usage.ByDay)
@@ -133,6 +133,10 @@ func BenchmarkHistory(b *testing.B) {
 			{"month kept", of(kept, april)},
 			{"all months from rows", of(nil, all)},
 			{"all months kept", of(kept, all)},
+			{"all months kept, as a course", func(v projections.View) error {
+				_, err := usage.NewCourseFrom(v, hours, sealed, all, 300, usage.Filter{}, usage.ByCluster)
+				return err
+			}},
 			{"a day of the open month", of(kept, today)},
 			{"models", func(v projections.View) error {
 				_, err := inventory.Models(v, today.To, domain.Hour, inventory.ModelFilter{})

@@ -64,12 +64,25 @@ type course struct {
 // courseHour is what the least and the most of an hour follow from.
 type courseHour struct{ service, allocated, measured, active int64 }
 
+func (h *courseHour) add(service, allocated, measured, active int64) {
+	h.service, h.allocated = h.service+service, h.allocated+allocated
+	h.measured, h.active = h.measured+measured, h.active+active
+}
+
 // ErrTooFine means that a course has too many groups and hours. The caller asks for fewer.
 var ErrTooFine = fmt.Errorf("more than %d groups times hours: filter, or ask for a shorter period", mostHours)
 
 // NewCourse returns the course of a period of whole hours in at most some points. by MUST NOT have hours and days. It
 // fails with [ErrTooFine] for too many groups.
 func NewCourse(view projections.View, period domain.Interval, points int, filter Filter, by ...Dimension) (*Course, error) {
+	return NewCourseFrom(view, nil, 0, period, points, filter, by...)
+}
+
+// NewCourseFrom returns the same as [NewCourse], byte for byte, from kept hours where it can: of months that end at the
+// hour sealed or before, in questions of the whole estate that are not about who held the GPUs.
+func NewCourseFrom(
+	view projections.View, kept KeptHours, sealed int64, period domain.Interval, points int, filter Filter, by ...Dimension,
+) (*Course, error) {
 	if period.From.HourStart() != period.From || period.To.HourStart() != period.To {
 		return nil, fmt.Errorf("the course of %s to %s: want whole hours", period.From, period.To)
 	}
@@ -91,40 +104,61 @@ func NewCourse(view projections.View, period domain.Interval, points int, filter
 	}
 	groups := map[usageKey]*course{}
 	var of *course
-	err = eachDeviceHour(r.view, r.fleet, period.From, period.To, func(d *DeviceHour) error {
-		if !r.covers(d) {
-			return nil
-		}
-		hour := int64((d.Hour - period.From) / domain.Hour)
-		for i := range d.Segments {
-			var err error
-			if r.at.hour, r.at.segment, err = r.seen.segment(d, &d.Segments[i]); err != nil {
-				return err
-			}
-			if !r.keyed() {
-				continue
-			}
-			if of == nil || r.key != r.last {
-				if of = groups[r.key]; of == nil {
-					if int64(len(groups)+1)*hours > mostHours {
-						return ErrTooFine
-					}
-					of = &course{make([]courseHour, hours), make([]GPUTime, len(out.Starts))}
-					groups[r.key.owned()] = of
+	// sums returns the hour and the bucket of what is in r.at.
+	sums := func() (*courseHour, *GPUTime, error) {
+		if of == nil || r.key != r.last {
+			if of = groups[r.key]; of == nil {
+				if int64(len(groups)+1)*hours > mostHours {
+					return nil, nil, ErrTooFine
 				}
-				r.last = r.key
+				of = &course{make([]courseHour, hours), make([]GPUTime, len(out.Starts))}
+				groups[r.key.owned()] = of
 			}
-			s, h := r.at.segment, &of.hours[hour]
-			h.service += s.GPUMs
-			if s.State == inventory.Allocated {
-				h.allocated, h.measured, h.active = h.allocated+s.GPUMs, h.measured+s.Known, h.active+s.Active
-			}
-			of.buckets[hour/out.Hours].add(s, d.Declared)
+			r.last = r.key
 		}
-		return nil
+		hour := int64((r.at.hour.Hour - period.From) / domain.Hour)
+		return &of.hours[hour], &of.buckets[hour/out.Hours], nil
+	}
+	rest, err := r.sealedHours(kept, sealed, period, func(t *GPUTime) error {
+		h, bucket, err := sums()
+		if err == nil {
+			h.add(t.Service, t.Allocated, t.Measured, t.Active)
+			bucket.plus(t)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
+	}
+	for _, part := range rest {
+		if err := eachDeviceHour(r.view, r.fleet, part.From, part.To, func(d *DeviceHour) error {
+			if !r.covers(d) {
+				return nil
+			}
+			for i := range d.Segments {
+				var err error
+				if r.at.hour, r.at.segment, err = r.seen.segment(d, &d.Segments[i]); err != nil {
+					return err
+				}
+				if !r.keyed() {
+					continue
+				}
+				h, bucket, err := sums()
+				if err != nil {
+					return err
+				}
+				s := r.at.segment
+				if s.State == inventory.Allocated {
+					h.add(s.GPUMs, s.GPUMs, s.Known, s.Active)
+				} else {
+					h.add(s.GPUMs, 0, 0, 0)
+				}
+				bucket.add(s, d.Declared)
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
 	}
 	keys := make([]usageKey, 0, len(groups))
 	for k := range groups {

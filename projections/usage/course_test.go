@@ -1,6 +1,7 @@
 package usage_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -126,6 +127,55 @@ func TestCourse(t *testing.T) {
 			return nil
 		})
 	})
+}
+
+// hoursShelf keeps the hours of months.
+type hoursShelf map[string]*usage.Hours
+
+func (s hoursShelf) Hours(i usage.Inputs) *usage.Hours { return s[i.Text] }
+func (s hoursShelf) KeepHours(h *usage.Hours)          { s[h.Inputs.Text] = h }
+
+// A course from kept hours is the same as one from rows, whatever was kept before later facts arrived.
+func TestKeptHours(t *testing.T) {
+	used := 0
+	long.Check(t, 100, 20_000, func(t *rapid.T) {
+		l, kept := storetest.NewLog(), hoursShelf{}
+		for range rapid.IntRange(1, 3).Draw(t, "rounds") {
+			l.Append(drawMonths(t, rapid.IntRange(1, 15).Draw(t, "events"))...)
+			storetest.Look(t, storetest.Fold(t, l), func(v projections.View) error {
+				filter, by := asked(t)
+				by = slices.DeleteFunc(by, func(d usage.Dimension) bool { return d == usage.ByHour || d == usage.ByDay })
+				if rapid.Bool().Draw(t, "of the fleet") {
+					filter = usage.Filter{Cluster: filter.Cluster, Region: filter.Region}
+					by = slices.DeleteFunc(by, func(d usage.Dimension) bool {
+						return slices.Contains([]usage.Dimension{usage.ByWorkspace, usage.ByNode, usage.ByGPU, usage.ByDeployment, usage.ByWorkloadClass}, d)
+					})
+				}
+				from := storetest.Start + domain.Instant(rapid.SampledFrom([]int{-61 * 24, -30 * 24, -7*24 - 5, -1}).Draw(t, "from"))*domain.Hour
+				to := storetest.Start + domain.Instant(rapid.SampledFrom([]int{0, 1, 24}).Draw(t, "to"))*domain.Hour
+				period, points := domain.Interval{From: from, To: to}, rapid.IntRange(1, 60).Draw(t, "points")
+				want, err := usage.NewCourse(v, period, points, filter, by...)
+				if err != nil {
+					return err
+				}
+				had := len(kept)
+				got, err := usage.NewCourseFrom(v, kept, projections.HourOf(storetest.Start), period, points, filter, by...)
+				if err != nil {
+					return err
+				}
+				used += len(kept) - had
+				a, _ := json.Marshal(want)
+				b, _ := json.Marshal(got)
+				if string(a) != string(b) {
+					t.Fatalf("%s to %s by %v of %+v: from kept hours\n%s\nwant\n%s", from, to, by, filter, b, a)
+				}
+				return nil
+			})
+		}
+	})
+	if used < 10 {
+		t.Errorf("only %d months were kept", used)
+	}
 }
 
 // One idle hour in a year is in the course, however few points it has.

@@ -88,6 +88,21 @@ func (k *keptUsage) Keep(m *usage.Month) {
 	}
 }
 
+// keptHours keeps the hours of months in memory. It implements [usage.KeptHours].
+type keptHours struct{ app *App }
+
+func hoursKey(in usage.Inputs) string { return "hours of usage\n" + in.Text }
+
+// Hours implements [usage.KeptHours].
+func (k keptHours) Hours(in usage.Inputs) *usage.Hours {
+	h, _ := k.app.cache().get(hoursKey(in))
+	of, _ := h.(*usage.Hours)
+	return of
+}
+
+// KeepHours implements [usage.KeptHours].
+func (k keptHours) KeepHours(h *usage.Hours) { k.app.cache().put(hoursKey(h.Inputs), h) }
+
 func (k *keptUsage) write(m *usage.Month) (err error) {
 	w, err := parts.NewWriter(*k.directory)
 	if err != nil {

@@ -211,8 +211,12 @@ func (c *Caller) UsageCourse(
 			return nil, invalid("by", "%q: a course is by time as it is: say in how many --points", d)
 		}
 	}
-	err = c.readUsage(ctx, at, period, filter, func(_ *Conn, v projections.View) (some bool, err error) {
-		if r, err = usage.NewCourse(v, period, points, filter, by...); errors.Is(err, usage.ErrTooFine) {
+	err = c.readUsage(ctx, at, period, filter, func(h *Conn, v projections.View) (some bool, err error) {
+		sealed, err := h.sealed(ctx, v.Position(), period)
+		if err != nil {
+			return false, err
+		}
+		if r, err = usage.NewCourseFrom(v, keptHours{h.app}, sealed, period, points, filter, by...); errors.Is(err, usage.ErrTooFine) {
 			return false, invalid("by", "%w", err)
 		}
 		return err == nil && len(r.Series) > 0, err
