@@ -191,7 +191,7 @@ func stormHome(t *testing.T) string {
 func appendStorm(t *testing.T, dir string) {
 	t.Helper()
 	var storm []domain.Envelope
-	at := app.Now().HourStart() - 240*domain.Second // failures are judged by whole hours
+	at := app.TickOf(app.Now()) - 60*domain.Second
 	for c := range stormClusters {
 		for n := range stormNodes {
 			for g := range stormGPUs {

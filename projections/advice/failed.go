@@ -15,12 +15,13 @@ import (
 	"github.com/shopspring/decimal"
 )
 
-// failed reads the interruptions of the last seven days: of each node, GPU model, cluster, and provider in a region. What was
-// to be expected is the published rate, updated by what the whole fleet had in the three weeks before. Who reports nothing
-// reports no faults either, so time counts by the part of it that was observed of the cluster's GPUs of the model.
+// failed reads the interruptions of the last seven days, until the tick, because an outage does not wait for the end of its hour:
+// of each node, GPU model, cluster, and provider in a region. What was to be expected is the published rate, updated by what the
+// whole fleet had in the three weeks before. Who reports nothing reports no faults either, so time counts by the part of it that
+// was observed of the cluster's GPUs of the model.
 func (r *reader) failed() error {
 	window, before := r.last(7*domain.Day), r.last(weeks*7*domain.Day)
-	before.To = window.From
+	before.To, window.To = window.From, r.at
 	counts := reliability.DefaultCounts()
 	earlier, exposed, err := failures.Interruptions(r.view, before.From, before.To, counts)
 	if err != nil {

@@ -27,10 +27,11 @@ func TestFailed(t *testing.T) {
 	fail("c", storetest.Start-20*domain.Day)
 	fail("c", storetest.Start-3*domain.Day)
 	fail("c", storetest.Start-2*domain.Day)
+	fail("c", storetest.Start+10*storetest.Minute) // in the hour of the tick
 	figures(t, l, advice.Options{}, func(v projections.View, f *rules.Figures) {
-		window := domain.Interval{From: storetest.Start - 7*domain.Day, To: storetest.Start}
+		window := domain.Interval{From: storetest.Start - 7*domain.Day, To: tick}
 		models, err := failures.ByModel(v, window.From, window.To, reliability.DefaultCounts())
-		if err != nil || len(models) != 1 || models[0].Interruptions != 2 {
+		if err != nil || len(models) != 1 || models[0].Interruptions != 3 {
 			t.Fatalf("%v %+v", err, models)
 		}
 		node := rules.Subject{Cluster: "c", Node: "n"}
@@ -40,12 +41,12 @@ func TestFailed(t *testing.T) {
 			n       int64
 			hours   string
 		}{
-			// Two GPUs for 168 hours less two outages of two hours; of the other cluster nothing is known.
-			{"node", node, 2, "328"},
+			// Two GPUs for 168 hours and 20 minutes less outages of 2, 2 and 1/6 hours; of the other cluster nothing is known.
+			{"node", node, 3, "328.333333"},
 			{"node", rules.Subject{Cluster: "silent", Node: "n"}, 0, "0"},
-			{"cluster", rules.Subject{Cluster: "c"}, 2, "328"},
-			{"gpu_model", rules.Subject{GPUModel: models[0].Model}, 2, "328"},
-			{"provider", rules.Subject{Provider: "p", Region: "eu"}, 2, "328"},
+			{"cluster", rules.Subject{Cluster: "c"}, 3, "328.333333"},
+			{"gpu_model", rules.Subject{GPUModel: models[0].Model}, 3, "328.333333"},
+			{"provider", rules.Subject{Provider: "p", Region: "eu"}, 3, "328.333333"},
 		} {
 			x := find(t, f.Failed, func(x *rules.Failed) bool { return x.Level == want.level && x.Subject == want.subject })
 			if x.Interruptions != want.n || !x.GPUHours.Equal(storetest.Dec(want.hours)) || x.Window != window {
