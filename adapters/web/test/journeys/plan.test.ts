@@ -44,12 +44,12 @@ test('a recorded plan, by mouse', async () => {
   assert.ok(await page.getByText(first.reason, { exact: true }).first().isVisible())
 
   await page.getByRole('button', { name: 'Verify this plan' }).click()
-  await page.getByText('Equal, byte for byte.').waitFor()
+  await page.getByText('Equal, byte for byte.').waitFor({ timeout: 120_000 })
   assert.equal(await figure(page, '/again'), (await answer('plan', 'verify', plan)).again)
 
   await page.getByRole('button', { name: 'Draw the curve' }).click()
   const cost = page.locator('data[data-figure="/alternatives/0/expected_cost"]')
-  await cost.waitFor()
+  await cost.waitFor({ timeout: 60_000 })
   // The scenario buys what the plan does, so it costs the same, to the cent.
   assert.equal(Number(await cost.getAttribute('value')).toFixed(2), Number(recorded.total.cost).toFixed(2))
   await page.getByRole('combobox', { name: 'Pool' }).selectOption('us-east-1 p5.48xlarge')
@@ -78,6 +78,20 @@ test('a new plan, by keyboard', async () => {
   const same = await answer('plan', '--at', '2026-06-01', '--months', '12', '--growth', '2%', '--dry-run')
   assert.equal(await figure(page, '/total/cost'), same.total.cost)
   assert.match(page.url(), /months=12/)
+  assert.deepEqual(faults, [])
+  await context.close()
+})
+
+test('a plan of a forecast, with its address', async () => {
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/plan?show=new&demand=forecast&scenarios=4&months=12&region=us-east-1&order_price=5000&second_best=true`)
+  await settle(page)
+  await page.getByRole('button', { name: 'Compute the plan' }).click()
+  await page.locator('data[data-figure="/total/cvar_90"]').waitFor({ timeout: 60_000 })
+  const same = await answer('plan', '--at', '2026-06-01', '--months', '12', '--demand', 'forecast', '--scenarios', '4', '--region', 'us-east-1', '--order-price', '5000', '--second-best', '--dry-run')
+  assert.equal(await figure(page, '/total/cvar_90'), same.total.cvar_90)
+  assert.equal(await figure(page, '/fewer_orders/saves'), same.fewer_orders.saves)
+  assert.equal(await figure(page, '/alternatives/0/more'), same.alternatives[0].more)
   assert.deepEqual(faults, [])
   await context.close()
 })
