@@ -62,6 +62,14 @@ web: ## Build the pages from adapters/web, with a pinned Node from the npm regis
 web-test: build ## Test the pages in Chromium on the demo's log: accessibility, figures against commands, journeys
 	@adapters/web/build/test.sh
 
+.PHONY: bench-web
+bench-web: build ## Measure the pages in Chromium on the demo's log: medians of QM_RUNS=20, and QM_UPDATES=8640 updates
+	@adapters/web/build/test.sh test/measure.ts
+
+.PHONY: shots
+shots: build ## Take the screenshots of the README again, of the demo's log, into docs/shots
+	@adapters/web/build/test.sh test/shots.ts
+
 .PHONY: pages
 pages:
 	@adapters/web/build/build.sh -try

@@ -72,3 +72,14 @@ export function time(text: string): string {
 export function local(text: string): string {
   return new Date(text).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
 }
+
+const words = new Intl.Collator('en', { numeric: true })
+
+// order compares values: numbers by value, however many digits they have, others as text. What is absent comes first.
+export function order(a: unknown, b: unknown, numeric: boolean): number {
+  const x = String(a ?? '')
+  const y = String(b ?? '')
+  const off = numeric ? Number(x) - Number(y) : 0
+  if (off) return off
+  return numeric && x.startsWith('-') && y.startsWith('-') ? words.compare(y, x) : words.compare(x, y)
+}

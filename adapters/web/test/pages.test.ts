@@ -30,7 +30,7 @@ interface Violation {
 // violations returns what axe finds against WCAG 2.2 AA and its best practices.
 async function violations(page: Page): Promise<string[]> {
   await page.evaluate(axe)
-  const run = '(async () => (await axe.run(document, { resultTypes: ["violations"] })).violations)()'
+  const run = '(async () => (await axe.run(document, { resultTypes: ["violations"], rules: { "target-size": { enabled: true } } })).violations)()'
   const all = (await page.evaluate(run)) as Violation[]
   return all.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary.replaceAll('\n', ' ')}`))
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { at, command, read, search } from '../src/api/ask.ts'
-import { digits, rounded, time, written, type Kind } from '../src/format.ts'
+import { digits, order, rounded, time, written, type Kind } from '../src/format.ts'
 
 test('numbers that JavaScript cannot hold stay digits', () => {
   const data = read('{"a": 12345678901234567890, "b": -98765432109876543210, "c": 1.25, "d": "12345678901234567890.125", "e": 9007199254740991}')
@@ -50,4 +50,12 @@ test('a command is quoted for a shell', () => {
 test('a pointer finds names with slashes', () => {
   assert.equal(at({ 'a/b': { '~c': 1 } }, '/a~1b/~0c'), 1)
   assert.equal(at({}, '/a/b/c'), undefined)
+})
+
+test('values are ordered by value, and text as people count', () => {
+  const sorted = (all: unknown[], numeric: boolean) => [...all].sort((a, b) => order(a, b, numeric))
+  assert.deepEqual(sorted(['12345678901234567891', '9', '-12345678901234567890', '12345678901234567890', '-12345678901234567891', 10, '1.5'], true), [
+    '-12345678901234567891', '-12345678901234567890', '1.5', '9', 10, '12345678901234567890', '12345678901234567891',
+  ])
+  assert.deepEqual(sorted(['gpu-10', 'gpu-9', null, 'Gpu-1'], false), [null, 'Gpu-1', 'gpu-9', 'gpu-10'])
 })

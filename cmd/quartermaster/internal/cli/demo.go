@@ -99,7 +99,7 @@ rule of "quartermaster advice" fires, and docs/reference/rules.md names the caus
 
 A second run on the same directory imports nothing twice, and continues an interrupted run.
 Without --once the demo then keeps the log open for other commands, and prints a link that opens
-the API in your browser.`,
+the pages in your browser.`,
 		Example: "  quartermaster demo --once\n  quartermaster demo --once --from data --data-dir /tmp/public-demo\n  quartermaster demo --once -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -173,7 +173,7 @@ func (a *Program) demo(ctx context.Context, from string, once bool) error {
 		d.say("  quartermaster %s --data-dir %s", next, a.Dir)
 	}
 	if a.Config == nil && once {
-		d.say("  quartermaster serve --data-dir %s   # prints a link that opens the API in your browser", a.Dir)
+		d.say("  quartermaster serve --data-dir %s   # prints a link that opens the pages in your browser", a.Dir)
 	}
 	return nil
 }

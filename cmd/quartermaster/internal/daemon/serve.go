@@ -86,7 +86,7 @@ and root may use the socket. With --api, or api.listen in the configuration, it 
 whoever has a grant ("quartermaster access grant"), at an address of its own, and records
 what they ask. Other machines can reach it over TLS only.
 
-With a data directory it also prints a link. The link opens the API in one browser of this
+With a data directory it also prints a link. The link opens the pages in one browser of this
 machine, as the owner of the home, until the process ends. "quartermaster login --server
 unix:SOCKET" makes another.
 
