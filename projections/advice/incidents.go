@@ -57,8 +57,9 @@ func (s *Silence) keeps(x *IncidentEntry) bool {
 		s.Incident == "" && s.Rule == x.Case.Rule && (s.Subject == "" || s.Subject == x.Case.Subject.String()))
 }
 
-// Incidents returns the incidents that the log has and the view shows, the last opened first, with the silences of a time.
-func Incidents(view projections.View, at domain.Instant) ([]IncidentEntry, []Silence, error) {
+// Incidents returns the incidents that the view shows, the last opened first, with the silences of a time: those that are
+// open, and those that were resolved since a time.
+func Incidents(view projections.View, at, since domain.Instant) ([]IncidentEntry, []Silence, error) {
 	auth, err := registry.NewAuthority(view)
 	if err != nil {
 		return nil, nil, err
@@ -69,7 +70,11 @@ func Incidents(view projections.View, at domain.Instant) ([]IncidentEntry, []Sil
 	}
 	entries := []IncidentEntry{}
 	if err := view.Scan(projections.Query{Table: projections.TableIncidents}, func(k projections.Key, row projections.Row) error {
-		x := incident(auth, k, row.(*projections.History))
+		h := row.(*projections.History)
+		if endedBefore(h, since) { // most are, and what they say is not read
+			return nil
+		}
+		x := incident(auth, k, h)
 		if x == nil {
 			return nil
 		}
@@ -187,7 +192,7 @@ func Current(view projections.View, at domain.Instant) ([]advice.Incident, error
 	var current []advice.Incident
 	err = view.Scan(projections.Query{Table: projections.TableIncidents}, func(k projections.Key, row projections.Row) error {
 		h := row.(*projections.History)
-		if over(h, at) {
+		if endedBefore(h, at-advice.Reopen+1) {
 			return nil
 		}
 		if x := incident(auth, k, h); x != nil {
@@ -198,12 +203,12 @@ func Current(view projections.View, at domain.Instant) ([]advice.Incident, error
 	return current, err
 }
 
-// over reports whether the last thing that rules said about an incident is that it was resolved more than a day before.
-func over(h *projections.History, at domain.Instant) bool {
+// endedBefore reports whether an incident was resolved before a time, and is not open again.
+func endedBefore(h *projections.History, at domain.Instant) bool {
 	for i := range slices.Backward(h.Versions) {
 		switch ev := h.Versions[i].Event.(type) {
 		case *domain.IncidentResolved:
-			return ev.At+advice.Reopen <= at
+			return ev.At < at
 		case *domain.IncidentOpened, *domain.IncidentChanged:
 			return false
 		}

@@ -17,7 +17,7 @@ func TestAnIncidentIsOfTheWorkspaceOfItsEvents(t *testing.T) {
 		Summary: "s", Document: []byte(`{"family":"limits","rule":"quota","workspace":"b"}`),
 	}})
 	storetest.Look(t, storetest.Fold(t, l), func(v projections.View) error {
-		all, _, err := advice.Incidents(v, tick)
+		all, _, err := advice.Incidents(v, tick, tick)
 		if err == nil && (len(all) != 1 || all[0].Workspace != "a" || all[0].Case.Workspace != "a") {
 			t.Errorf("%+v, want one of workspace a", all)
 		}

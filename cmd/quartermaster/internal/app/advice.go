@@ -228,7 +228,8 @@ type AlertsQuery struct {
 	At        domain.Instant // 0: now
 	Workspace string
 	Rule      advice.RuleID
-	All       bool // the resolved ones, too
+	All       bool           // the resolved ones, too
+	Since     domain.Instant // with All: those resolved since then; 0: within 30 days before At
 }
 
 // Alerts are the incidents of a time.
@@ -239,8 +240,11 @@ type Alerts struct {
 	Silences  []figures.Silence       `json:"silences"`  // in force
 }
 
-// Alerts returns the open incidents, or all.
+// Alerts returns the open incidents, or those resolved lately, too.
 func (c *Caller) Alerts(ctx context.Context, at At, q AlertsQuery) (ans *Alerts, err error) {
+	if q.Since != 0 && !q.All {
+		return nil, invalid("since", "it is about resolved incidents: ask for all")
+	}
 	if q.Rule != "" {
 		if err := KnownRule(string(q.Rule)); err != nil {
 			return nil, err
@@ -248,7 +252,11 @@ func (c *Caller) Alerts(ctx context.Context, at At, q AlertsQuery) (ans *Alerts,
 	}
 	err = c.readFrom(ctx, at, q.At, func(v projections.View, about domain.Instant) error {
 		ans = &Alerts{Position: v.Position().String(), At: about}
-		if ans.Incidents, ans.Silences, err = figures.Incidents(v, about); err != nil {
+		since := about
+		if q.All {
+			since = cmp.Or(q.Since, max(1, about-30*domain.Day))
+		}
+		if ans.Incidents, ans.Silences, err = figures.Incidents(v, about, since); err != nil {
 			return err
 		}
 		ans.Incidents = slices.DeleteFunc(ans.Incidents, func(x figures.IncidentEntry) bool {
@@ -296,7 +304,7 @@ func (c *Caller) Alert(ctx context.Context, at At, id string) (ans *Alert, err e
 }
 
 func incidentNamed(v projections.View, at domain.Instant, id string) (*figures.IncidentEntry, error) {
-	all, _, err := figures.Incidents(v, at)
+	all, _, err := figures.Incidents(v, at, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -29,15 +29,18 @@ incident closes when its figure is back beyond a margin. If it returns within a 
 
 func (a *Program) alertsListCommand() *cobra.Command {
 	var q app.AlertsQuery
-	var at, asOf string
+	var at, since, asOf string
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List open incidents, and the silences in force",
 		Long:    `List shows incidents, the last opened first, with who deals with them and what keeps their notices back.`,
-		Example: "  quartermaster alerts list\n  quartermaster alerts list --all --rule evidence -o json",
+		Example: "  quartermaster alerts list\n  quartermaster alerts list --all --since 2026-05 --rule evidence -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := timeFlag("at", at, &q.At); err != nil {
+				return err
+			}
+			if err := timeFlag("since", since, &q.Since); err != nil {
 				return err
 			}
 			ans, err := a.caller().Alerts(cmd.Context(), app.At(asOf), q)
@@ -57,7 +60,8 @@ func (a *Program) alertsListCommand() *cobra.Command {
 	f.StringVar(&at, "at", "", "time of the answer: RFC 3339, a date or a month in UTC (default now)")
 	f.StringVar(&q.Workspace, "workspace", "", "only incidents of this workspace")
 	f.StringVar((*string)(&q.Rule), "rule", "", "only incidents that this rule found first")
-	f.BoolVar(&q.All, "all", false, "the resolved ones, too")
+	f.BoolVar(&q.All, "all", false, "those resolved within 30 days, too")
+	f.StringVar(&since, "since", "", "with --all: those resolved since then, instead")
 	asOfFlag(cmd, &asOf)
 	return cmd
 }

@@ -54,7 +54,7 @@ func (a *adviser) evaluate(ctx context.Context, due time.Time) (outcome string, 
 	if len(a.managers) == 0 || ctx.Err() != nil {
 		return outcome, err
 	}
-	now, unread := a.share(app.Everyone).For(app.Everyone).Alerts(ctx, "", app.AlertsQuery{All: true})
+	now, unread := a.share(app.Everyone).For(app.Everyone).Alerts(ctx, "", app.AlertsQuery{All: true, Since: tick - domain.Day})
 	if unread != nil {
 		return outcome, errors.Join(err, unread)
 	}

@@ -84,7 +84,7 @@ func evaluated(t *testing.T, h *app.Conn, tick domain.Instant) string {
 
 func incidentsOf(t *testing.T, h *app.Conn) []figures.IncidentEntry {
 	t.Helper()
-	ans, err := h.Sharing()(app.Everyone).For(app.Everyone).Alerts(t.Context(), "", app.AlertsQuery{All: true})
+	ans, err := h.Sharing()(app.Everyone).For(app.Everyone).Alerts(t.Context(), "", app.AlertsQuery{All: true, Since: 1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -405,7 +405,7 @@ func (s *service) count(ctx context.Context) {
 		if err != nil {
 			return err
 		}
-		incidents, _, err := figures.Incidents(v, app.Now())
+		incidents, _, err := figures.Incidents(v, app.Now(), app.Now())
 		if err != nil {
 			return err
 		}
