@@ -111,9 +111,14 @@ func rulesPage() string {
 		if r.Coverage.IsPositive() {
 			coverage = r.Coverage.Shift(2).String() + "%"
 		}
-		window := fmt.Sprintf("%d h", r.Window/domain.Hour)
-		if r.Window%domain.Day == 0 {
-			window = fmt.Sprintf("%d d", r.Window/domain.Day)
+		window := ""
+		switch w := domain.Instant(r.Window); {
+		case w%domain.Day == 0:
+			window = fmt.Sprintf("%d d", w/domain.Day)
+		case w%domain.Hour == 0:
+			window = fmt.Sprintf("%d h", w/domain.Hour)
+		default:
+			window = fmt.Sprintf("%d min", w/(60*domain.Second))
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s | %s |\n", r.ID, tableCell(r.Title), side+value, window, r.Severity, coverage,
 			tableCell(r.Source), tableCell(r.Action))

@@ -1,6 +1,8 @@
 package advice
 
 import (
+	"time"
+
 	"quartermaster/domain"
 
 	"github.com/shopspring/decimal"
@@ -73,12 +75,18 @@ type Rule struct {
 	// Coverage is the least share of telemetry that a value needs; 0: it needs none.
 	Coverage decimal.Decimal `json:"coverage"`
 	// Window is the time that a value is of. A figure of a window has lasted for it, so no finding is of a moment.
-	Window domain.Instant `json:"window_ns"`
+	Window Span `json:"window"`
 	// Family groups rules whose findings have a common cause: see [Correlate].
 	Family Family `json:"family"`
 	Source string `json:"source"` // of the threshold
 	Action string `json:"action"` // what ends it
 }
+
+// Span is a length of time. Its text is that of [time.Duration], as 168h0m0s.
+type Span domain.Instant
+
+// MarshalText implements encoding.TextMarshaler.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
 
 // Family groups rules: findings of one family about parts of a whole may have one cause.
 type Family string
@@ -108,116 +116,116 @@ func Rules() []Rule {
 	return []Rule{
 		{
 			ID: UtilizationDay, Version: 1, Title: "mean SM activity of a cluster over a day", Severity: domain.SeverityWarning, Unit: Share, Side: Below,
-			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: day, Family: FamilyUse,
+			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: Span(day), Family: FamilyUse,
 			Source: "operators' practice: below 45% a cluster is not worth its price",
 			Action: "move work to it, or give machines back",
 		},
 		{
 			ID: UtilizationWeek, Version: 1, Title: "mean SM activity of a cluster over 7 days", Severity: domain.SeverityWarning, Unit: Share, Side: Below,
-			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: 7 * day, Family: FamilyUse,
+			Threshold: ratio(450), Margin: ratio(50), Coverage: ratio(800), Window: Span(7 * day), Family: FamilyUse,
 			Source: "as over a day; a week has every day's course in it",
 			Action: "move work to it, or give machines back",
 		},
 		{
 			ID: ProviderCost, Version: 1, Title: "cost per useful GPU-hour of a provider above the fleet's, for the same GPU model and class",
-			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(200), Margin: ratio(100), Coverage: ratio(800), Window: 30 * day,
+			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(200), Margin: ratio(100), Coverage: ratio(800), Window: Span(30 * day),
 			Family: FamilyCost, Source: "operators' practice: 20% above the fleet's mean", Action: "shift work, or renegotiate",
 		},
 		{
 			ID: TierMismatch, Version: 1, Title: "share of devices with SM activity below 40%", Severity: domain.SeverityWarning, Unit: Share, Side: Above,
-			Threshold: ratio(150), Margin: ratio(100), Coverage: ratio(800), Window: day, Family: FamilyUse,
+			Threshold: ratio(150), Margin: ratio(100), Coverage: ratio(800), Window: Span(day), Family: FamilyUse,
 			Source: "operators' practice: more than 15% of devices below 40% means that work is on the wrong tier",
 			Action: "place that work on smaller GPUs or slices",
 		},
 		{
 			ID: Routing, Version: 1, Title: "spread of a model's time to first token over clusters, p50 and p95: a routing problem",
-			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(250), Margin: ratio(100), Coverage: ratio(0), Window: day,
+			Severity: domain.SeverityWarning, Unit: Share, Side: Above, Threshold: ratio(250), Margin: ratio(100), Coverage: ratio(0), Window: Span(day),
 			Family: FamilyServing, Source: "standard deviation above 25% of the mean; the project's own",
 			Action: "change region weights",
 		},
 		{
 			ID: Shadow, Version: 1, Title: "deployment that runs and is not declared", Severity: domain.SeverityWarning, Unit: Count, Side: Above,
-			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any", Action: "declare it, or end it",
+			Threshold: ratio(0), Window: Span(hour), Family: FamilyPlacement, Source: "any", Action: "declare it, or end it",
 		},
 		{
 			ID: Unseen, Version: 1, Title: "declared deployment that nobody sees", Severity: domain.SeverityWarning, Unit: Count, Side: Above,
-			Threshold: ratio(0), Window: hour, Family: FamilyPlacement, Source: "any, for longer than a deployment may go unseen",
+			Threshold: ratio(0), Window: Span(hour), Family: FamilyPlacement, Source: "any, for longer than a deployment may go unseen",
 			Action: "start it, or remove its declaration",
 		},
 		{
 			ID: KVCache, Version: 2, Title: "KV cache in use", Severity: domain.SeverityCritical, Unit: Share, Side: Above,
-			Threshold: ratio(900), Margin: ratio(50), Window: domain.QuarterHour, Family: FamilyServing,
+			Threshold: ratio(900), Margin: ratio(50), Window: Span(domain.QuarterHour), Family: FamilyServing,
 			Source: "operators' practice: above 90% requests are preempted", Action: "add replicas, or shift requests",
 		},
 		{
 			ID: QueueWait, Version: 2, Title: "p95 of the wait in a model server's queue", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
-			Threshold: decimal.New(1000000, 0), Margin: ratio(100), Window: domain.QuarterHour, Family: FamilyServing,
+			Threshold: decimal.New(1000000, 0), Margin: ratio(100), Window: Span(domain.QuarterHour), Family: FamilyServing,
 			Source: "1 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{
 			ID: FirstToken, Version: 2, Title: "p95 of the time to first token", Severity: domain.SeverityCritical, Unit: Micros, Side: Above,
-			Threshold: decimal.New(2000000, 0), Margin: ratio(100), Window: domain.QuarterHour, Family: FamilyServing,
+			Threshold: decimal.New(2000000, 0), Margin: ratio(100), Window: Span(domain.QuarterHour), Family: FamilyServing,
 			Source: "2 s, unless a policy sets the budget of the class", Action: "add replicas, or shift requests",
 		},
 		{
 			ID: Oversized, Version: 1, Title: "deployment that fits a slice or a smaller GPU with headroom: the part of its GPU that it does not need",
-			Severity: domain.SeverityInfo, Unit: Share, Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: 7 * day, Family: FamilyWaste,
+			Severity: domain.SeverityInfo, Unit: Share, Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: Span(7 * day), Family: FamilyWaste,
 			Source: "the smallest slice that has the peak memory and the mean activity with 20% headroom", Action: "give it the slice",
 		},
 		{
 			ID: OwnInstead, Version: 1, Title: "share of the term at which owning costs as much as renting, below what is used", Severity: domain.SeverityInfo, Unit: Share,
-			Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: 30 * day, Family: FamilyCost,
+			Side: Above, Threshold: ratio(0), Margin: ratio(0), Coverage: ratio(800), Window: Span(30 * day), Family: FamilyCost,
 			Source: "break-even utilization of the offers at hand", Action: "plan with owned hardware",
 		},
 		{
 			ID: UnusedCommitment, Version: 1, Title: "unused share of a commitment over 7 days", Severity: domain.SeverityWarning, Unit: Share, Side: Above,
-			Threshold: ratio(50), Margin: ratio(100), Window: 7 * day, Family: FamilyLimits, Source: "more than 5%",
+			Threshold: ratio(50), Margin: ratio(100), Window: Span(7 * day), Family: FamilyLimits, Source: "more than 5%",
 			Action: "move work under it, sell it, or let it lapse",
 		},
 		{
 			ID: CommitmentEnds, Version: 1, Title: "days until a commitment ends", Severity: domain.SeverityInfo, Unit: Days, Side: Below,
-			Threshold: decimal.New(90, 0), Window: day, Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
+			Threshold: decimal.New(90, 0), Window: Span(day), Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
 			Action: "renew it, replace it, or let it lapse",
 		},
 		{
 			ID: NoticeDue, Version: 1, Title: "days until the last day of notice", Severity: domain.SeverityInfo, Unit: Days, Side: Below,
-			Threshold: decimal.New(90, 0), Window: day, Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
+			Threshold: decimal.New(90, 0), Window: Span(day), Family: FamilyLimits, Source: "90, 30 and 7 days before: info, warning, critical",
 			Action: "give notice, or decide to renew",
 		},
 		{
 			ID: Quota, Version: 1, Title: "use of a workspace's quota", Severity: domain.SeverityWarning, Unit: Percent, Side: Least,
-			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: day, Family: FamilyLimits,
+			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: Span(day), Family: FamilyLimits,
 			Source: "80% and 100%: warning, critical", Action: "raise the quota, or use less",
 		},
 		{
 			ID: Budget, Version: 1, Title: "use of a budget, actual or forecast", Severity: domain.SeverityWarning, Unit: Percent, Side: Least,
-			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: 30 * day, Family: FamilyLimits,
+			Threshold: decimal.New(80, 0), Margin: ratio(50), Window: Span(30 * day), Family: FamilyLimits,
 			Source: "80% and 100%: warning, critical", Action: "spend less, or grant more",
 		},
 		{
 			ID: Failures, Version: 1, Title: "interruptions of a node, a GPU model or a provider, more than 99% of the posterior allows",
-			Severity: domain.SeverityCritical, Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
+			Severity: domain.SeverityCritical, Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: Span(7 * day), Family: FamilyFailure,
 			Source: "prior of one interruption per 50,000 GPU-hours (419 in 54 days on 16,384 GPUs), updated by the fleet's own",
 			Action: "drain and replace; claim the outage",
 		},
 		{
 			ID: SpotLosses, Version: 1, Title: "spot interruptions, more than the plan assumed", Severity: domain.SeverityWarning, Unit: Chance, Side: Below,
-			Threshold: chance, Margin: decimal.New(1, 0), Window: 7 * day, Family: FamilyFailure,
+			Threshold: chance, Margin: decimal.New(1, 0), Window: Span(7 * day), Family: FamilyFailure,
 			Source: "the rate of the plan for that time, within 99%", Action: "plan again with the rate that was seen",
 		},
 		{
 			ID: CostAnomaly, Version: 1, Title: "cost of a workspace's component in a region, outside 99% of its weekly course", Severity: domain.SeverityWarning,
-			Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: day, Family: FamilyCost,
+			Unit: Chance, Side: Below, Threshold: chance, Margin: decimal.New(1, 0), Window: Span(day), Family: FamilyCost,
 			Source: "the same weekday of the 4 weeks before, and a fifth more or less; the project's own", Action: "find what changed, beside the month before",
 		},
 		{
 			ID: IdleWindow, Version: 1, Title: "hours of the day that are idle on every day of 4 weeks", Severity: domain.SeverityInfo, Unit: Hours, Side: Least,
-			Threshold: decimal.New(4, 0), Margin: ratio(0), Coverage: ratio(800), Window: 28 * day, Family: FamilyWaste,
+			Threshold: decimal.New(4, 0), Margin: ratio(0), Coverage: ratio(800), Window: Span(28 * day), Family: FamilyWaste,
 			Source: "4 hours and more", Action: "let it sleep in that window",
 		},
 		{
 			ID: Evidence, Version: 1, Title: "what is not known: silent collectors, dropped samples, gaps, quarantine, clocks, late imports",
-			Severity: domain.SeverityWarning, Unit: Count, Side: Above, Threshold: ratio(0), Window: hour, Family: FamilyFailure,
+			Severity: domain.SeverityWarning, Unit: Count, Side: Above, Threshold: ratio(0), Window: Span(hour), Family: FamilyFailure,
 			Source: "any, as fleet and log stats show them", Action: "mend the collector, or resolve the gap",
 		},
 	}

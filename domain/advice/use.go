@@ -44,7 +44,7 @@ func (e *evaluation) utilization(id RuleID) {
 	var order []string
 	for i := range e.f.Use {
 		u := &e.f.Use[i]
-		if u.Window.Length() != r.Window {
+		if u.Window.Length() != domain.Instant(r.Window) {
 			continue
 		}
 		s := sums[u.Cluster]
