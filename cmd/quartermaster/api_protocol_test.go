@@ -111,7 +111,7 @@ func TestAPIRefuses(t *testing.T) {
 		kind, detail   string
 	}{
 		{"GET", "/api/v1/nothing", 404, "not_found", "openapi.json lists them"},
-		{"GET", "/", 404, "not_found", "is not an operation"},
+		{"GET", "/api/", 404, "not_found", "is not an operation"},
 		{"POST", usage, 405, "invalid", "want GET"},
 		{"DELETE", "/api/v1/fleet", 405, "invalid", "want GET"},
 		{"GET", "/api/v1/plan", 405, "invalid", "want POST"},
