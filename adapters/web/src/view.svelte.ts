@@ -1,6 +1,6 @@
 // The state of a view is its address. Filters that mean the same on every page stay when one goes to another.
 
-export const kept = ['workspace', 'cluster', 'region', 'provider', 'gpu_model', 'from', 'to', 'as_of'] as const
+export const kept = ['workspace', 'cluster', 'region', 'provider', 'gpu_model', 'from', 'to', 'as_of', 'against'] as const
 
 class View {
   path = $state(location.pathname)

@@ -2,6 +2,7 @@ import { untrack } from 'svelte'
 import { SvelteSet } from 'svelte/reactivity'
 import { ask, more, Problem, type Answer, type Query, type Reading } from './ask'
 import { session } from '../session.svelte'
+import { view } from '../view.svelte'
 
 // shown are the answers that the page shows: its bar names their positions.
 export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null; again?(): void }>()
@@ -20,14 +21,16 @@ export class Question<P extends Reading> {
     let before = ''
     $effect(() => {
       const query = of()
-      const key = JSON.stringify([query, this.#again])
+      const key = JSON.stringify([query, view.get('against'), this.#again])
       if (!query || key === before) return
       before = key
       const ends = new AbortController()
       this.#more?.abort()
       this.asking = true
-      ask(path, query, ends.signal).then(
-        (answer) => this.#take(answer),
+      const against = 'as_of' in query ? view.get('against') : ''
+      const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
+      Promise.all([ask(path, query, ends.signal), other]).then(
+        ([answer, other]) => this.#take(other ? { ...answer, against: other.data } : answer),
         (e: unknown) => !ends.signal.aborted && this.#fail(e),
       )
       return () => {
