@@ -358,7 +358,7 @@ func (h *ServerHour) UnmarshalCBOR(b []byte) error {
 			Last: r.uint64(), Sum: r.uint64(), Known: r.uint64(), Max: r.uint64()}
 	}
 	h.Crowded = r.uint64()
-	numbers := int(r.array())
+	numbers := r.array()
 	for i := range h.Series {
 		s := &h.Series[i]
 		has, gauge := s.quartered()

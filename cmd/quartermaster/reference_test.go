@@ -111,7 +111,7 @@ func rulesPage() string {
 		if r.Coverage.IsPositive() {
 			coverage = r.Coverage.Shift(2).String() + "%"
 		}
-		window := ""
+		var window string
 		switch w := domain.Instant(r.Window); {
 		case w%domain.Day == 0:
 			window = fmt.Sprintf("%d d", w/domain.Day)
