@@ -7,8 +7,9 @@ import { view } from '../view.svelte'
 // shown are the answers that the page shows: its bar names their positions.
 export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null; again?(): void }>()
 
-// Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. It is made
-// while a component is set up, and ends with it.
+// Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. If another
+// question is refused, it goes: it would be taken for that of what is refused. A question is made while a component is set up,
+// and ends with it.
 export class Question<P extends Reading> {
   answer = $state.raw<Answer<P> | null>(null)
   problem = $state.raw<Problem | null>(null)
@@ -31,7 +32,7 @@ export class Question<P extends Reading> {
       const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
       Promise.all([ask(path, query, ends.signal), other]).then(
         ([answer, other]) => this.#take(other ? { ...answer, against: other.data } : answer),
-        (e: unknown) => !ends.signal.aborted && this.#fail(e),
+        (e: unknown) => !ends.signal.aborted && this.#fail(e, query),
       )
       return () => {
         ends.abort()
@@ -73,9 +74,10 @@ export class Question<P extends Reading> {
     this.asking = false
   }
 
-  #fail(e: unknown): void {
+  #fail(e: unknown, asked: Query<P> | null = null): void {
     this.problem = e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))
     this.asking = false
-    if (this.problem.status === 401) void session.ended()
+    if (this.problem.status === 401) void session.ended() // what is typed stays; after a login it is asked again
+    else if (asked && JSON.stringify(asked) !== JSON.stringify(this.answer?.query)) this.answer = null
   }
 }
