@@ -1,3 +1,5 @@
+import { problemOf, send } from './ask'
+
 // Words are what the document of the API says of a value.
 export interface Words {
   field: string
@@ -22,7 +24,7 @@ let read: Promise<Document> | undefined
 
 // described returns what the document of the API says of the value that a pointer leads to.
 export async function described(path: string, pointer: string): Promise<Words> {
-  read ??= fetch('/api/v1/openapi.json').then((r) => r.json() as Promise<Document>)
+  read ??= load()
   const document = await read
   const operation = document.paths[path]?.['get'] ?? document.paths[path]?.['post']
   let schema = resolve(document, operation?.['x-answer'] ?? operation?.responses['200']?.content['application/json']?.schema)
@@ -33,6 +35,18 @@ export async function described(path: string, pointer: string): Promise<Words> {
     field = further?.description ?? schema?.description ?? ''
   }
   return { field, operation: (operation?.description ?? '').replaceAll(/(?<!\n)\n(?!\n|[- ])/g, ' ') }
+}
+
+// load reads the document. If that fails, the next who asks tries again.
+async function load(): Promise<Document> {
+  try {
+    const response = await send('/api/v1/openapi.json')
+    if (!response.ok) throw await problemOf(response)
+    return (await response.json()) as Document
+  } catch (e) {
+    read = undefined
+    throw e
+  }
 }
 
 function extra(schema: Schema | undefined): Schema | undefined {
