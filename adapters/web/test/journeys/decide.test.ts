@@ -96,7 +96,7 @@ test('a recommendation is proposed, and approved by two others', async () => {
   assert.deepEqual(ana.faults, [])
   await ana.context.close()
 
-  // The key of a browser leaves it in no way that a script knows.
+  // The trail names all three.
   const trail = await site.answer(['audit', 'trail', '--recommendation', recommendation, '-o', 'json'])
   for (const name of ['ana', 'ben', 'cleo']) assert.match(trail, new RegExp(`"${name}"`))
 })
