@@ -13,8 +13,9 @@ import (
 
 // Bounds of a course.
 const (
-	MostPoints = 2000
-	mostHours  = 4 << 20 // of all groups, 32 bytes each
+	MostPoints  = 2000
+	mostHours   = 4 << 20 // of all groups, 32 bytes each
+	mostBuckets = 1 << 19 // of all groups, about 400 bytes each with their part of the answer
 )
 
 // Course is GPU time by state over a period of whole hours, in buckets of equally many hours, for charts. The least and
@@ -69,8 +70,9 @@ func (h *courseHour) add(service, allocated, measured, active int64) {
 	h.measured, h.active = h.measured+measured, h.active+active
 }
 
-// ErrTooFine means that a course has too many groups and hours. The caller asks for fewer.
-var ErrTooFine = fmt.Errorf("more than %d groups times hours: filter, or ask for a shorter period", mostHours)
+// ErrTooFine means that a course has too many groups, and hours or points. The caller asks for fewer.
+var ErrTooFine = fmt.Errorf("more than %d groups times hours, or %d groups times points: filter, or ask for a shorter period or fewer points",
+	mostHours, mostBuckets)
 
 // NewCourse returns the course of a period of whole hours in at most some points. by MUST NOT have hours and days. It
 // fails with [ErrTooFine] for too many groups.
@@ -108,7 +110,7 @@ func NewCourseFrom(
 	sums := func() (*courseHour, *GPUTime, error) {
 		if of == nil || r.key != r.last {
 			if of = groups[r.key]; of == nil {
-				if int64(len(groups)+1)*hours > mostHours {
+				if n := int64(len(groups) + 1); n*hours > mostHours || n*int64(len(out.Starts)) > mostBuckets {
 					return nil, nil, ErrTooFine
 				}
 				of = &course{make([]courseHour, hours), make([]GPUTime, len(out.Starts))}

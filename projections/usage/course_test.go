@@ -228,4 +228,14 @@ func TestCourseRefuses(t *testing.T) {
 			t.Errorf("%v, want %v", err, usage.ErrTooFine)
 		}
 	})
+	l = storetest.Fleet(270, 1, storetest.Start)
+	storetest.FoldView(t, l, func(v projections.View) {
+		months := domain.Interval{From: storetest.Start, To: storetest.Start + usage.MostPoints*domain.Hour}
+		if _, err := usage.NewCourse(v, months, usage.MostPoints, usage.Filter{}, usage.ByNode); !errors.Is(err, usage.ErrTooFine) {
+			t.Errorf("by node in a bucket for each hour: %v, want %v", err, usage.ErrTooFine)
+		}
+		if _, err := usage.NewCourse(v, months, 1000, usage.Filter{}, usage.ByNode); err != nil {
+			t.Errorf("by node in half as many buckets: %v", err)
+		}
+	})
 }
