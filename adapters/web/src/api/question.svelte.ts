@@ -19,26 +19,11 @@ export class Question<P extends Reading> {
 
   // of returns what to ask; null: nothing yet.
   constructor(path: P, of: () => Query<P> | null) {
-    let before = ''
-    $effect(() => {
-      const query = of()
-      const key = JSON.stringify([query, view.get('against'), this.#again])
-      if (!query || key === before) return
-      before = key
-      const ends = new AbortController()
-      this.#more?.abort()
-      this.asking = true
-      const against = 'as_of' in query ? view.get('against') : ''
-      const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
-      Promise.all([ask(path, query, ends.signal), other]).then(
-        ([answer, other]) => this.#take(other ? { ...answer, against: other.data } : answer),
-        (e: unknown) => !ends.signal.aborted && this.#fail(e, query),
-      )
-      return () => {
-        ends.abort()
-        before = ''
-      }
-    })
+    const query = $derived(of())
+    const against = $derived(query && 'as_of' in query ? view.get('against') : '')
+    const again = $derived.by(() => this.#again) // a field that is read in a constructor is not followed otherwise
+    const key = $derived(query && JSON.stringify([query, against, again])) // the address changes more often
+    $effect(() => (key ? untrack(() => this.#ask(path, query, against)) : undefined))
     $effect(() => {
       if (session.turn > 0) untrack(() => this.problem?.status === 401 && this.again())
     })
@@ -46,6 +31,20 @@ export class Question<P extends Reading> {
       shown.add(this)
       return () => shown.delete(this)
     })
+  }
+
+  // ask asks, until the returned function is called.
+  #ask(path: P, query: Query<P> | null, against: string): (() => void) | undefined {
+    if (!query) return
+    const ends = new AbortController()
+    this.#more?.abort()
+    this.asking = true
+    const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
+    Promise.all([ask(path, query, ends.signal), other]).then(
+      ([answer, other]) => this.#take(other ? { ...answer, against: other.data } : answer),
+      (e: unknown) => !ends.signal.aborted && this.#fail(e, query),
+    )
+    return () => ends.abort()
   }
 
   again(): void {
