@@ -44,7 +44,7 @@ export interface Answer<P extends Operation = Operation> {
   notes: string[]
   next: string | null // path and query of the next page
   work?: string // path of the work that answered
-  against?: Data<P> // what the same question is answered as of the moment that the page is compared with
+  against?: { data: Data<P>; next: string | null } // the same as of the moment that the page is compared with
 }
 
 // Fault is what is wrong in a document that was sent, and where.

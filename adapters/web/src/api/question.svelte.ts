@@ -41,7 +41,7 @@ export class Question<P extends Reading> {
     this.asking = true
     const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
     Promise.all([ask(path, query, ends.signal), other]).then(
-      ([answer, other]) => this.#take(other ? { ...answer, against: other.data } : answer),
+      ([answer, other]) => this.#take(other ? { ...answer, against: other } : answer),
       (e: unknown) => !ends.signal.aborted && this.#fail(e, query),
     )
     return () => ends.abort()
