@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, before, test, type TestContext } from 'node:test'
 import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
-import { empty, hostile, hostileLog, markup, oneCluster } from './logs.ts'
+import { empty, hostile, hostileLog, manyWorkspaces, markup, oneCluster } from './logs.ts'
 import { pages } from './pages.ts'
 import { browse, program, serve, settle, visit, type Site } from './site.ts'
 
@@ -78,6 +78,24 @@ for (const [name, log] of [['an empty log', empty], ['one cluster without machin
     await context.close()
   })
 }
+
+test('10,000 workspaces', async (t) => {
+  const site = await served(t, await manyWorkspaces())
+  const { context, page, faults } = await visit(browser, site)
+  await page.goto(`${site.origin}/costs?period=2026-05`)
+  await settle(page)
+  assert.ok((await page.locator('option').count()) < 200, 'the page lists every workspace')
+  await page.getByRole('combobox', { name: 'Workspace' }).pressSequentially('TEAM-0998')
+  assert.equal(await page.locator('datalist option').count(), 10)
+  await page.getByRole('combobox', { name: 'Workspace' }).fill('team-09987')
+  await page.keyboard.press('Tab')
+  await page.waitForURL(/workspace=team-09987/)
+  await page.goto(`${site.origin}/admin?show=declared&kind=workspaces`)
+  await settle(page)
+  assert.ok((await page.locator('tbody tr').count()) <= 100)
+  assert.deepEqual(faults, [])
+  await context.close()
+})
 
 test('positions', async (t) => {
   const site = await served(t, dir)

@@ -35,6 +35,12 @@ export async function oneCluster(): Promise<string> {
   return dir
 }
 
+export async function manyWorkspaces(): Promise<string> {
+  const dir = await empty()
+  await apply(dir, { workspaces: Array.from({ length: 10_000 }, (_, n) => ({ id: `team-${String(n).padStart(5, '0')}`, parent: 'platform' })) })
+  return dir
+}
+
 async function apply(dir: string, declared: object): Promise<void> {
   const file = join(dir, 'estate.yaml')
   await writeFile(file, JSON.stringify({ apiVersion: 'quartermaster/v1', kind: 'Estate', workspace: 'platform', effective_from: '2026-05-01', ...declared }))
