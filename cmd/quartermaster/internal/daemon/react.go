@@ -220,8 +220,11 @@ func (rt *reactor) run(ctx context.Context, list []reaction) error {
 	}()
 	if rt.ready != nil {
 		go func() {
-			<-router.Running()
-			rt.opened.Do(func() { close(rt.ready) })
+			select {
+			case <-router.Running():
+				rt.opened.Do(func() { close(rt.ready) })
+			case <-ctx.Done(): // it never ran
+			}
 		}()
 	}
 	err = router.Run(context.WithoutCancel(ctx))
