@@ -277,11 +277,12 @@ func (s *server) begin(w http.ResponseWriter, r *http.Request, ws *works, op *cl
 		fail(w, err)
 		return
 	}
-	sent, err := s.sent(w, r, op)
+	sent, done, err := s.sent(w, r, op)
 	if err != nil {
 		fail(w, err)
 		return
 	}
+	defer done()
 	if err := s.record(who, r, op, sent, nil, false); err != nil {
 		fail(w, err)
 		return
@@ -377,11 +378,12 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 		fail(w, err)
 		return
 	}
-	sent, err := s.sent(w, r, op)
+	sent, done, err := s.sent(w, r, op)
 	if err != nil {
 		fail(w, err)
 		return
 	}
+	defer done()
 	pg, err := s.pageOf(r.Context(), r, who, op, q, form)
 	if err != nil {
 		fail(w, err)
@@ -413,6 +415,7 @@ func (s *server) answer(w http.ResponseWriter, r *http.Request, op *cli.Operatio
 	for i := len(turns) - 1; i >= 0; i-- { // who reads slowly keeps nobody waiting
 		<-turns[i]
 	}
+	done()
 	if err != nil {
 		s.fail(w, op, err)
 		return

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"quartermaster/cmd/quartermaster/internal/app"
@@ -132,19 +133,26 @@ func (s *server) body(w http.ResponseWriter, r *http.Request) (body []byte, done
 	return nil, nil, &app.InvalidError{Err: fmt.Errorf("read the body: %w", err)}
 }
 
-// sent returns the documents that come with a question, nil if it has no body.
-func (s *server) sent(w http.ResponseWriter, r *http.Request, op *cli.Operation) ([]cli.Document, error) {
+// sent returns the documents that come with a question, nil if it has no body. It is one of s.bodies until done is called.
+func (s *server) sent(w http.ResponseWriter, r *http.Request, op *cli.Operation) (documents []cli.Document, done func(), err error) {
 	if len(op.Files) == 0 || r.ContentLength == 0 {
-		return nil, nil
+		return nil, func() {}, nil
 	}
 	if err := checkSender(r, jsonBodies); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	body, done, err := s.body(w, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer done()
+	if documents, err = documentsIn(body); err != nil {
+		done()
+		return nil, nil, err
+	}
+	return documents, sync.OnceFunc(done), nil
+}
+
+func documentsIn(body []byte) ([]cli.Document, error) {
 	var sent cli.Sent
 	if err := cli.ReadBody(body, &sent); err != nil {
 		return nil, err

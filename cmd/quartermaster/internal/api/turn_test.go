@@ -1,9 +1,14 @@
 package api
 
 import (
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -40,4 +45,63 @@ func TestRightEndsInTheQueue(t *testing.T) {
 	if len(s.turns) != 0 {
 		t.Error("its turn is not given back")
 	}
+}
+
+// TestDocumentsWaitWithinTheirBound: no more documents than are answered at once wait for a turn.
+func TestDocumentsWaitWithinTheirBound(t *testing.T) {
+	s := newServer(Config{
+		Context: t.Context(), Log: slog.New(slog.DiscardHandler), AtOnce: 1,
+		Who: func(*http.Request) (app.Principal, error) {
+			return app.Principal{Name: "ann", Scope: access.Whole()}, nil
+		},
+		Open: func(app.Principal) (*app.App, error) {
+			return nil, errNotThere
+		},
+	})
+	all := cli.Operations()
+	op := &all[slices.IndexFunc(all, func(op cli.Operation) bool { return len(op.Files) > 0 && !op.Long })]
+	named := url.Values{}
+	for _, param := range op.Files {
+		named.Set(param, "a")
+	}
+	s.turns <- struct{}{}
+	var read atomic.Int64
+	var wg sync.WaitGroup
+	for range 3 * mostBodies {
+		wg.Go(func() {
+			body := strings.NewReader(`{"documents": [{"name": "a", "text": ""}]}`)
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathOf(op)+"?"+named.Encode(), counting{body, &read})
+			r.Header.Set("Content-Type", "application/json")
+			s.answer(httptest.NewRecorder(), r, op)
+		})
+	}
+	for range 100 { // they begin
+		if read.Load() >= mostBodies {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n := read.Load(); n != mostBodies {
+		t.Errorf("%d bodies are read, want %d", n, mostBodies)
+	}
+	<-s.turns
+	wg.Wait()
+	if n := read.Load(); n != 3*mostBodies || len(s.bodies) != 0 || len(s.turns) != 0 {
+		t.Errorf("%d bodies were read; %d are held, and %d turns", n, len(s.bodies), len(s.turns))
+	}
+}
+
+// counting counts the bodies that are read to their end.
+type counting struct {
+	io.Reader
+	read *atomic.Int64
+}
+
+func (c counting) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if err == io.EOF {
+		c.read.Add(1)
+	}
+	return n, err
 }
