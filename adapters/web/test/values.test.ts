@@ -1,7 +1,7 @@
 // Values are written as they are: no digit is lost, however many there are.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { at, command, read, search } from '../src/api/ask.ts'
+import { asOf, at, command, read, search } from '../src/api/ask.ts'
 import { digits, order, rounded, time, written, type Kind } from '../src/format.ts'
 
 test('numbers that JavaScript cannot hold stay digits', () => {
@@ -58,4 +58,10 @@ test('values are ordered by value, and text as people count', () => {
     '-12345678901234567891', '-12345678901234567890', '1.5', '9', 10, '12345678901234567890', '12345678901234567891',
   ])
   assert.deepEqual(sorted(['gpu-10', 'gpu-9', null, 'Gpu-1'], false), [null, 'Gpu-1', 'gpu-9', 'gpu-10'])
+})
+
+test('a recorded plan is no answer as of its position', () => {
+  assert.equal(asOf({ path: '/api/v1/usage', data: { position: 'qm.fleet/0=1' } }), 'qm.fleet/0=1')
+  assert.equal(asOf({ path: '/api/v1/plan/show', data: { position: 'qm.fleet/0=1' } }), '')
+  assert.equal(asOf({ path: '/api/v1/plan/list', data: [] }), '')
 })

@@ -176,3 +176,10 @@ export function at(data: unknown, pointer: string): unknown {
   }
   return value
 }
+
+// asOf returns the position as of which an operation answers the same for ever, '' if there is none. A recorded plan or scenario
+// has the position that it was computed at, when it was not recorded yet.
+export function asOf({ path, data }: { path: string; data: unknown }): string {
+  if (path === '/api/v1/plan/show' || path === '/api/v1/simulate/show') return ''
+  return (data as { position?: string } | null)?.position ?? ''
+}

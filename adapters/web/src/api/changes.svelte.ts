@@ -1,3 +1,4 @@
+import { asOf } from './ask'
 import { shown } from './question.svelte'
 
 // Changes follow the position of the log while a page is open. What is shown stays until whoever looks asks for the new: figures
@@ -7,15 +8,27 @@ class Changes {
 
   // follow follows changes until the returned function is called.
   follow(): () => void {
-    const events = new EventSource('/api/v1/changes')
-    events.addEventListener('change', (e: MessageEvent<string>) => {
-      const { position } = JSON.parse(e.data) as { position: string }
-      this.newer ||= [...shown].some((q) => {
-        const of = (q.answer?.data as { position?: string } | undefined)?.position
-        return of !== undefined && records(of) < records(position)
+    let wait: ReturnType<typeof setTimeout> | undefined
+    const open = () => {
+      const events = new EventSource('/api/v1/changes')
+      events.addEventListener('change', (e: MessageEvent<string>) => {
+        const { position } = JSON.parse(e.data) as { position: string }
+        this.newer ||= [...shown].some((q) => {
+          const of = q.again && q.answer ? asOf(q.answer) : '' // work is not done again by itself
+          return of !== '' && records(of) < records(position)
+        })
       })
-    })
-    return () => events.close()
+      // A browser connects again if a line breaks, and not if it is refused, as by a server that has no place.
+      events.onerror = () => {
+        if (events.readyState === EventSource.CLOSED) wait = setTimeout(() => (now = open()), 30_000)
+      }
+      return events
+    }
+    let now = open()
+    return () => {
+      clearTimeout(wait)
+      now.close()
+    }
   }
 
   // show asks again for everything that is shown.

@@ -5,7 +5,7 @@ import { session } from '../session.svelte'
 import { view } from '../view.svelte'
 
 // shown are the answers that the page shows: its bar names their positions.
-export const shown = new SvelteSet<{ readonly answer: { data: unknown; notes: string[] } | null; again?(): void }>()
+export const shown = new SvelteSet<{ readonly answer: { path: string; data: unknown; notes: string[] } | null; again?(): void }>()
 
 // Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. If another
 // question is refused, it goes: it would be taken for that of what is refused. A question is made while a component is set up,
