@@ -3,6 +3,7 @@ import { ask, type Data } from './api/ask'
 // Estate is what one can ask about, and how far the data reaches. Pages show the time until then, unless one chooses another.
 class Estate {
   overview = $state.raw<Data<'/api/v1/overview'> | null>(null)
+  #turn = 0
 
   // until is where telemetry ends; without any, now.
   get until(): string {
@@ -35,7 +36,9 @@ class Estate {
   }
 
   async read(asOf: string): Promise<void> {
-    this.overview = (await ask('/api/v1/overview', { as_of: asOf })).data
+    const turn = ++this.#turn
+    const { data } = await ask('/api/v1/overview', { as_of: asOf })
+    if (turn === this.#turn) this.overview = data // not that of a position before
   }
 }
 

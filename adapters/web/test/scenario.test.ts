@@ -36,6 +36,10 @@ test('elements are added and extended', () => {
   const [first] = items(more, find(top(more), 'changes'))
   assert.ok(first)
   assert.match(extend(more, first, 'region', 'us-east-1'), /monthly: \{triangular: \[0, 0.02, 0.05\]\}, region: us-east-1\}\n/)
+  const empty = 'base: {}\n'
+  const base = find(top(empty), 'base')
+  assert.ok(base)
+  assert.equal(extend(empty, { ...base, entries: inside(empty, base) }, 'at', '2026-06-01'), 'base: {at: 2026-06-01}\n')
   const block = 'changes:\n  - kind: new_offer\n    hourly: 3 # a guess\n\nalternatives:\n  - name: a\n'
   const [offer] = items(block, find(top(block), 'changes'))
   assert.ok(offer)

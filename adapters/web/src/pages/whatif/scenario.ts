@@ -68,7 +68,7 @@ export function add(text: string, list: string, element: string): string {
 
 // extend returns the text with one more entry of an element.
 export function extend(text: string, of: Item, key: string, value: string): string {
-  if (text[of.from] === '{') return `${text.slice(0, of.to - 1)}, ${key}: ${value}${text.slice(of.to - 1)}`
+  if (text[of.from] === '{') return `${text.slice(0, of.to - 1)}${of.entries.length > 0 ? ', ' : ''}${key}: ${value}${text.slice(of.to - 1)}`
   return `${text.slice(0, of.to)}\n${' '.repeat(column(text, of.from))}${key}: ${value}${text.slice(of.to)}`
 }
 
