@@ -65,43 +65,41 @@ func TestDocumentsWaitWithinTheirBound(t *testing.T) {
 		named.Set(param, "a")
 	}
 	s.turns <- struct{}{}
-	var read atomic.Int64
+	read := make(chan struct{}, 3*mostBodies)
 	var wg sync.WaitGroup
-	for range 3 * mostBodies {
+	for range cap(read) {
 		wg.Go(func() {
-			body := strings.NewReader(`{"documents": [{"name": "a", "text": ""}]}`)
-			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathOf(op)+"?"+named.Encode(), counting{body, &read})
+			body := ended{strings.NewReader(`{"documents": [{"name": "a", "text": ""}]}`), read}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, pathOf(op)+"?"+named.Encode(), body)
 			r.Header.Set("Content-Type", "application/json")
 			s.answer(httptest.NewRecorder(), r, op)
 		})
 	}
-	for range 100 { // they begin
-		if read.Load() >= mostBodies {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
+	for range mostBodies {
+		<-read
 	}
-	time.Sleep(50 * time.Millisecond)
-	if n := read.Load(); n != mostBodies {
-		t.Errorf("%d bodies are read, want %d", n, mostBodies)
+	select {
+	case <-read:
+		t.Errorf("more than %d bodies are read", mostBodies)
+	case <-time.After(50 * time.Millisecond):
 	}
 	<-s.turns
 	wg.Wait()
-	if n := read.Load(); n != 3*mostBodies || len(s.bodies) != 0 || len(s.turns) != 0 {
-		t.Errorf("%d bodies were read; %d are held, and %d turns", n, len(s.bodies), len(s.turns))
+	if n := len(read); n != 2*mostBodies || len(s.bodies) != 0 || len(s.turns) != 0 {
+		t.Errorf("%d more bodies were read; %d are held, and %d turns", n, len(s.bodies), len(s.turns))
 	}
 }
 
-// counting counts the bodies that are read to their end.
-type counting struct {
+// ended says that a body is read to its end.
+type ended struct {
 	io.Reader
-	read *atomic.Int64
+	read chan<- struct{}
 }
 
-func (c counting) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
+func (e ended) Read(p []byte) (int, error) {
+	n, err := e.Reader.Read(p)
 	if err == io.EOF {
-		c.read.Add(1)
+		e.read <- struct{}{}
 	}
 	return n, err
 }
