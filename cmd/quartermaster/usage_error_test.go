@@ -71,10 +71,10 @@ func TestEveryCommandRefusesWhatItDoesNotTake(t *testing.T) {
 		t.Errorf("%d commands that lead to others and %d that do not were tried", groups, leaves)
 	}
 	for line, says := range map[string]string{
-		"log verify":          `"verify" is not a command of "quartermaster log": known are export, prove, replay, stats, tail`,
+		"log verify":          `"verify" is not a command of "quartermaster log": known are event, export, prove, replay, stats, tail`,
 		"import focsu x":      `"focsu" is not a command of "quartermaster import": did you mean focus?`,
 		"key revok lab":       `"revok" is not a command of "quartermaster key": did you mean revoke?`,
-		"fleet extra":         `quartermaster fleet takes no arguments, got "extra"`,
+		"headroom extra":      `quartermaster headroom takes no arguments, got "extra"`,
 		"apply":               `required flag(s) "file" not set`,
 		"log replay --verfy":  "did you mean --verify?",
 		"fleet --brokers=":    "--brokers is empty",

@@ -208,7 +208,7 @@ func (c *Caller) UsageCourse(
 	}
 	for _, d := range by {
 		if d == usage.ByHour || d == usage.ByDay {
-			return nil, invalid("by", "%q: a course is by time as it is: say in how many --points", d)
+			return nil, invalid("by", "%q: a course is by time as it is: say in how many points", d)
 		}
 	}
 	err = c.readUsage(ctx, at, period, filter, func(h *Conn, v projections.View) (some bool, err error) {
