@@ -96,7 +96,7 @@ DEMO_DIR = $${QUARTERMASTER_DATA_DIR:-$${XDG_DATA_HOME:-$$HOME/.local/share}/qua
 
 .PHONY: demo
 demo: build ## Run the demo on a generated fleet, then serve its pages if this is a terminal; with DATA=DIR on public files
-	@bin/quartermaster demo $$([ -t 1 ] || echo --once) $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
+	@once=--once; [ ! -t 1 ] || once=; bin/quartermaster demo $$once $(if $(DATA),--from '$(DATA)' --data-dir "$(DEMO_DIR)-public")
 
 .PHONY: demo-node
 demo-node: build simdcgm ## Show a GPU node end to end on a simulated DCGM, with a fault injected; needs a C compiler
