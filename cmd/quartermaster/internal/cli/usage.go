@@ -16,14 +16,43 @@ import (
 	"quartermaster/projections/usage"
 )
 
+// usageQuestion is what commands about usage are asked.
+type usageQuestion struct {
+	span      spanFlags
+	by, where []string
+	asOf      string
+	filter    usage.Filter
+}
+
+// add defines the flags; by is the dimension that groups unless others are given.
+func (q *usageQuestion) add(cmd *cobra.Command, by string) {
+	f := cmd.Flags()
+	f.StringSliceVar(&q.by, "by", []string{by}, "dimensions to group by, separated by commas")
+	q.span.add(cmd)
+	f.StringVar(&q.filter.Workspace, "workspace", "", "only time held by this workspace, and time without a holder in its clusters")
+	underFlag(cmd, &q.filter.Under)
+	f.StringVar(&q.filter.Cluster, "cluster", "", "only this cluster")
+	f.StringVar(&q.filter.Region, "region", "", "only this region")
+	whereFlag(cmd, &q.where)
+	asOfFlag(cmd, &q.asOf)
+}
+
+// read returns the period and the dimensions, and completes the filter.
+func (q *usageQuestion) read() (period domain.Interval, dims []usage.Dimension, err error) {
+	if period, err = q.span.read(); err != nil {
+		return period, nil, err
+	}
+	if dims, err = usage.ParseDimensions(q.by); err != nil {
+		return period, nil, commandline.Usagef("--by: %w", err)
+	}
+	if q.filter.Where, err = usage.ParseConditions(q.where); err != nil {
+		return period, nil, commandline.Usagef("--where: %w", err)
+	}
+	return period, dims, nil
+}
+
 func (a *Program) usageCommand() *cobra.Command {
-	var (
-		by     []string
-		where  []string
-		span   spanFlags
-		asOf   string
-		filter usage.Filter
-	)
+	var q usageQuestion
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show who used the GPUs, and the state of every GPU-second",
@@ -43,18 +72,11 @@ empty, and the workload class is none. Undeclared values are unknown.`,
 			"  quartermaster usage --by cluster,day --from 2026-05-01 --to 2026-05-08 --workspace research -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			period, err := span.read()
+			period, dims, err := q.read()
 			if err != nil {
 				return err
 			}
-			dims, err := usage.ParseDimensions(by)
-			if err != nil {
-				return commandline.Usagef("--by: %w", err)
-			}
-			if filter.Where, err = usage.ParseConditions(where); err != nil {
-				return commandline.Usagef("--where: %w", err)
-			}
-			r, err := a.caller().Usage(cmd.Context(), app.At(asOf), period, filter, dims...)
+			r, err := a.caller().Usage(cmd.Context(), app.At(q.asOf), period, q.filter, dims...)
 			if err != nil {
 				return err
 			}
@@ -65,15 +87,7 @@ empty, and the workload class is none. Undeclared values are unknown.`,
 			return nil
 		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&by, "by", []string{"workspace"}, "dimensions to group by, separated by commas")
-	span.add(cmd)
-	f.StringVar(&filter.Workspace, "workspace", "", "only time held by this workspace, and time without a holder in its clusters")
-	underFlag(cmd, &filter.Under)
-	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
-	f.StringVar(&filter.Region, "region", "", "only this region")
-	whereFlag(cmd, &where)
-	asOfFlag(cmd, &asOf)
+	q.add(cmd, "workspace")
 	cmd.AddCommand(a.usageCourseCommand())
 	return cmd
 }

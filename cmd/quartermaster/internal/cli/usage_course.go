@@ -6,20 +6,13 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"quartermaster/adapters/commandline"
 	"quartermaster/cmd/quartermaster/internal/app"
 	"quartermaster/projections/usage"
 )
 
 func (a *Program) usageCourseCommand() *cobra.Command {
-	var (
-		by     []string
-		where  []string
-		span   spanFlags
-		points int
-		asOf   string
-		filter usage.Filter
-	)
+	var q usageQuestion
+	var points int
 	cmd := &cobra.Command{
 		Use:   "course",
 		Short: "Show usage over time, in as many points as a chart has",
@@ -33,18 +26,11 @@ usage, but for --by without hour and day.`,
 			"  quartermaster usage course --by gpu_model --from 2026-05-01 --to 2026-05-08 --points 56 -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			period, err := span.read()
+			period, dims, err := q.read()
 			if err != nil {
 				return err
 			}
-			dims, err := usage.ParseDimensions(by)
-			if err != nil {
-				return commandline.Usagef("--by: %w", err)
-			}
-			if filter.Where, err = usage.ParseConditions(where); err != nil {
-				return commandline.Usagef("--where: %w", err)
-			}
-			c, err := a.caller().UsageCourse(cmd.Context(), app.At(asOf), period, points, filter, dims...)
+			c, err := a.caller().UsageCourse(cmd.Context(), app.At(q.asOf), period, points, q.filter, dims...)
 			if err != nil {
 				return err
 			}
@@ -55,16 +41,8 @@ usage, but for --by without hour and day.`,
 			return nil
 		},
 	}
-	f := cmd.Flags()
-	f.StringSliceVar(&by, "by", []string{"cluster"}, "dimensions to group by, separated by commas")
-	span.add(cmd)
-	f.IntVar(&points, "points", 300, fmt.Sprintf("buckets at most, up to %d", usage.MostPoints))
-	f.StringVar(&filter.Workspace, "workspace", "", "only time held by this workspace, and time without a holder in its clusters")
-	underFlag(cmd, &filter.Under)
-	f.StringVar(&filter.Cluster, "cluster", "", "only this cluster")
-	f.StringVar(&filter.Region, "region", "", "only this region")
-	whereFlag(cmd, &where)
-	asOfFlag(cmd, &asOf)
+	q.add(cmd, "cluster")
+	cmd.Flags().IntVar(&points, "points", 300, fmt.Sprintf("buckets at most, up to %d", usage.MostPoints))
 	return cmd
 }
 
