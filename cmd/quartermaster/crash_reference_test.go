@@ -831,6 +831,7 @@ func (r *reference) held() map[heldName]heldTimes {
 
 type refServing struct {
 	Source     string         `cbor:"source"`
+	Quarter    uint8          `cbor:"quarter"`
 	Model      string         `cbor:"model"`
 	Tier       string         `cbor:"tier,omitempty"`
 	Engine     string         `cbor:"engine"`
@@ -864,8 +865,9 @@ func (r *reference) serving(scope, source string, s *domain.ServingSampled) {
 		row = &refServings{}
 		r.rows[name] = row
 	}
-	t := refFind(&row.list, func(t *refServing) bool { return t.Source == source && t.Engine == s.Engine }, func() *refServing {
-		return &refServing{Source: source, Model: s.Model, Tier: s.Tier, Engine: s.Engine}
+	quarter := uint8(int64(s.Interval.From) % refHour * 4 / refHour)
+	t := refFind(&row.list, func(t *refServing) bool { return t.Source == source && t.Engine == s.Engine && t.Quarter == quarter }, func() *refServing {
+		return &refServing{Source: source, Quarter: quarter, Model: s.Model, Tier: s.Tier, Engine: s.Engine}
 	})
 	ms := uint64(s.Interval.To-s.Interval.From) / 1e6
 	t.Known, t.Queue, t.Batch, t.Cache = t.Known+ms, t.Queue+ms*s.QueueDepthMilli, t.Batch+ms*s.BatchSizeMilli, t.Cache+ms*s.KVCachePermille
