@@ -44,6 +44,7 @@ export const pages = [
   '/audit?show=streams',
   '/audit?show=archive',
   '/gpu?node=vc-a01-000&cluster=gen-rented',
+  '/gpu?node=vc-a09-004&cluster=gen-rented',
   '/admin',
   '/admin?show=clusters&cluster=gen-rented',
   '/admin?show=access',
