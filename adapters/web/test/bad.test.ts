@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
 import { empty, hostile, hostileLog, manyWorkspaces, markup, oneCluster } from './logs.ts'
 import { pages } from './pages.ts'
-import { browse, program, serve, settle, visit, type Site } from './site.ts'
+import { browse, opened, program, serve, settle, visit, type Site } from './site.ts'
 
 const run = promisify(execFile)
 const phone = { viewport: { width: 320, height: 640 } }
@@ -205,7 +205,7 @@ test('a session that ends in the middle of an edit', async (t) => {
 
 test('who is not logged in sees nothing, and gets the page after', async (t) => {
   const site = await served(t, dir)
-  const context = await browser.newContext()
+  const context = await opened(browser)
   const page = await context.newPage()
   await page.goto(`${site.origin}/models`)
   await page.getByRole('heading', { name: 'Log in' }).waitFor()
@@ -226,7 +226,7 @@ test('browsers', async (t) => {
   const site = await served(t, dir)
 
   await t.test('without JavaScript the page says so', async () => {
-    const context = await browser.newContext({ javaScriptEnabled: false })
+    const context = await opened(browser, { javaScriptEnabled: false })
     const page = await context.newPage()
     await page.goto(`${site.origin}/fleet`)
     assert.match(await page.locator('body').innerText(), /The pages need JavaScript/)
@@ -338,8 +338,7 @@ test('by keyboard alone', async (t) => {
     await page.keyboard.press('?')
     await page.getByRole('dialog').getByText('these keys').waitFor()
     await page.keyboard.press('Escape')
-    await page.getByRole('dialog').waitFor({ state: 'detached' }).catch(() => {})
-    assert.equal(await page.getByRole('dialog').count(), 0)
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
     await page.keyboard.press('/')
     await page.keyboard.type('g f ?') // a key that is typed into a field is text
     assert.equal(await page.getByRole('searchbox').inputValue(), 'g f ?')
@@ -359,6 +358,7 @@ test('by keyboard alone', async (t) => {
       assert.equal(await page.evaluate(() => document.activeElement === document.body || document.activeElement?.closest('dialog') !== null), true)
     }
     await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
     assert.equal(await figure.evaluate((f) => document.activeElement === f), true)
   })
 

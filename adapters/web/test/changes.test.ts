@@ -25,7 +25,7 @@ test('newer events', async () => {
     const before = await position.innerText()
     assert.equal(await newer.count(), 0)
     await run(program, ['operator', 'add', 'dora', '--role', 'planner', '--new-key', join(dir, 'dora.pem'), '--data-dir', dir])
-    await newer.waitFor({ timeout: 30_000 })
+    await newer.waitFor()
     assert.equal(await position.innerText(), before, 'figures changed by themselves')
     await newer.click()
     await page.waitForFunction((text) => !document.querySelector('footer')?.textContent?.includes(text), before)

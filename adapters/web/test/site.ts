@@ -26,7 +26,7 @@ export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promi
   const own = dir ?? (await mkdtemp(join(tmpdir(), 'quartermaster-web-')))
   if (!dir) await run(program, ['demo', '--once', '--data-dir', own], { maxBuffer: 1 << 26 })
   const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--browser', `127.0.0.1:${port}`, '--advice=false', '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const first = await opened(server)
+  const first = await ready(server)
   const socket = `unix:${join(own, 'api.sock')}`
   let links = [first]
   return {
@@ -47,8 +47,8 @@ export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promi
   }
 }
 
-// opened waits until a server has caught up, and returns its link.
-function opened(server: ChildProcess): Promise<string> {
+// ready waits until a server has caught up, and returns its link.
+function ready(server: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let link = ''
     const said: string[] = []
@@ -67,10 +67,27 @@ export async function browse(): Promise<Browser> {
   return chromium.launch({ executablePath: process.env['CHROMIUM'] ?? '/usr/bin/chromium', args: ['--no-sandbox', '--disable-gpu'] })
 }
 
+// slow is by how much browsers are slowed down, which shows what a test leaves to time. Nothing waits for a time: a limit is
+// what a machine that is busy with other work needs.
+const slow = Number(process.env['QM_WEB_SLOW'] ?? 1)
+const limit = 180_000
+
+// opened opens a context.
+export async function opened(browser: Browser, options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
+  const context = await browser.newContext(options)
+  context.setDefaultTimeout(limit)
+  if (slow > 1) {
+    context.on('page', (page) => {
+      void context.newCDPSession(page).then((line) => line.send('Emulation.setCPUThrottlingRate', { rate: slow }))
+    })
+  }
+  return context
+}
+
 // visit opens a session in a new context. Whatever the page may not do by its policy, and every error of its scripts, is kept
 // in faults.
 export async function visit(browser: Browser, site: Site, options: Parameters<Browser['newContext']>[0] = {}): Promise<{ context: BrowserContext; page: Page; faults: string[] }> {
-  const context = await browser.newContext(options)
+  const context = await opened(browser, options)
   const page = await context.newPage()
   const faults: string[] = []
   page.on('pageerror', (e) => faults.push(`script: ${e.message}`))

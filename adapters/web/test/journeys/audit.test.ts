@@ -81,7 +81,7 @@ test('the log is replayed, with progress and a digest', async () => {
   await page.getByRole('button', { name: 'Cancel Replay' }).click()
   await page.getByRole('progressbar').waitFor({ state: 'detached' })
   await page.getByRole('button', { name: 'Replay', exact: true }).click()
-  await page.getByText('The rows that answer are those of the log').waitFor({ timeout: 120_000 })
+  await page.getByText('The rows that answer are those of the log').waitFor()
   const want = await answer('log', 'stats')
   assert.equal(await page.getByText(want['position'] as unknown as string, { exact: true }).first().isVisible(), true)
   assert.deepEqual(faults, [])

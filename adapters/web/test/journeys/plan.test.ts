@@ -44,12 +44,12 @@ test('a recorded plan, by mouse', async () => {
   assert.ok(await page.getByText(first.reason, { exact: true }).first().isVisible())
 
   await page.getByRole('button', { name: 'Verify this plan' }).click()
-  await page.getByText('Equal, byte for byte.').waitFor({ timeout: 120_000 })
+  await page.getByText('Equal, byte for byte.').waitFor()
   assert.equal(await figure(page, '/again'), (await answer('plan', 'verify', plan)).again)
 
   await page.getByRole('button', { name: 'Draw the curve' }).click()
   const cost = page.locator('data[data-figure="/alternatives/0/expected_cost"]')
-  await cost.waitFor({ timeout: 60_000 })
+  await cost.waitFor()
   // The scenario buys what the plan does, so it costs the same, to the cent.
   assert.equal(Number(await cost.getAttribute('value')).toFixed(2), Number(recorded.total.cost).toFixed(2))
   await page.getByRole('combobox', { name: 'Pool' }).selectOption('us-east-1 p5.48xlarge')
@@ -74,7 +74,7 @@ test('a new plan, by keyboard', async () => {
   await page.keyboard.press('Tab')
   await page.keyboard.type('2%')
   await page.keyboard.press('Enter')
-  await page.locator('data[data-figure="/total/cost"]').waitFor({ timeout: 60_000 })
+  await page.locator('data[data-figure="/total/cost"]').waitFor()
   const same = await answer('plan', '--at', '2026-06-01', '--months', '12', '--growth', '2%', '--dry-run')
   assert.equal(await figure(page, '/total/cost'), same.total.cost)
   assert.match(page.url(), /months=12/)
@@ -87,7 +87,7 @@ test('a plan of a forecast, with its address', async () => {
   await page.goto(`${site.origin}/plan?show=new&demand=forecast&scenarios=4&months=12&region=us-east-1&order_price=5000&second_best=true`)
   await settle(page)
   await page.getByRole('button', { name: 'Compute the plan' }).click()
-  await page.locator('data[data-figure="/total/cvar_90"]').waitFor({ timeout: 60_000 })
+  await page.locator('data[data-figure="/total/cvar_90"]').waitFor()
   const same = await answer('plan', '--at', '2026-06-01', '--months', '12', '--demand', 'forecast', '--scenarios', '4', '--region', 'us-east-1', '--order-price', '5000', '--second-best', '--dry-run')
   assert.equal(await figure(page, '/total/cvar_90'), same.total.cvar_90)
   assert.equal(await figure(page, '/fewer_orders/saves'), same.fewer_orders.saves)
@@ -112,12 +112,12 @@ test('a long plan is cancelled', async () => {
 test('forecast, contract and backtest, by mouse', async () => {
   const { context, page, faults } = await visit(browser, site)
   await page.goto(`${site.origin}/plan?show=forecast`)
-  await page.locator('data[data-figure="/all/weighted_mase"]').waitFor({ timeout: 60_000 })
+  await page.locator('data[data-figure="/all/weighted_mase"]').waitFor()
   assert.equal(await figure(page, '/all/weighted_mase'), (await answer('plan', 'forecast', '--at', '2026-06-01')).all.weighted_mase)
 
   await page.getByRole('link', { name: 'Contract' }).click()
   await page.getByRole('button', { name: 'Evaluate the contract' }).click()
-  await page.locator('data[data-figure="/break_even_hourly"]').waitFor({ timeout: 60_000 })
+  await page.locator('data[data-figure="/break_even_hourly"]').waitFor()
   const contract = await answer('plan', 'evaluate', '../../deploy/demo/contracts/one-year-p4d.yaml', '--at', '2026-06-01', '--months', '24')
   assert.equal(await figure(page, '/break_even_hourly'), contract.break_even_hourly)
 
@@ -128,7 +128,7 @@ test('forecast, contract and backtest, by mouse', async () => {
 
   await page.getByRole('link', { name: 'Backtest' }).click()
   await page.getByRole('button', { name: 'Test the advice' }).click()
-  await page.locator('data[data-figure="/all/foresight_cost"]').waitFor({ timeout: 60_000 })
+  await page.locator('data[data-figure="/all/foresight_cost"]').waitFor()
   assert.equal(await figure(page, '/all/foresight_cost'), (await answer('plan', 'backtest', '--from', '2025-06', '--to', '2026-06')).all.foresight_cost)
   assert.deepEqual(faults, [])
   await context.close()
