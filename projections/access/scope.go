@@ -252,11 +252,31 @@ func (s *Scope) Key() string {
 	return b.String()
 }
 
-// DeniedError says that no right of somebody covers an operation. It names nothing but the operation.
+// DeniedError says that no right of somebody covers an operation, and which roles do. It depends on nothing but the
+// operation.
 type DeniedError struct{ Operation string }
 
 func (e *DeniedError) Error() string {
-	return fmt.Sprintf("your rights do not cover %q: the table of rights says which roles do, ask an admin of your workspace", e.Operation)
+	rule := operations[e.Operation]
+	var takes string
+	for i, role := range rule.Roles {
+		switch {
+		case i == 0:
+		case i == len(rule.Roles)-1:
+			takes += " or "
+		default:
+			takes += ", "
+		}
+		takes += string(role)
+	}
+	switch {
+	case takes == "":
+		return fmt.Sprintf("your rights do not cover %q", e.Operation)
+	case rule.Within:
+		return fmt.Sprintf("your rights do not cover %q: that takes the role %s; an admin of your workspace can grant it", e.Operation, takes)
+	default:
+		return fmt.Sprintf("your rights do not cover %q: that takes the role %s for the whole estate; an admin of it can grant it", e.Operation, takes)
+	}
 }
 
 // May returns nil if some right covers an operation, and otherwise a [*DeniedError].
