@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Tests the pages on the demo's log, with a real server and a real browser. It needs bin/quartermaster with the pages, and
 # Chromium: CHROMIUM names it, /usr/bin/chromium unless said otherwise. CI_LONG=1 adds themes and all journeys.
+# With QM_WEB_CONFIG, the configuration of instances on Kafka and Postgres, people log in there.
 #
 #   adapters/web/build/test.sh [FILE...]
 set -euo pipefail
@@ -16,12 +17,14 @@ if [ ! -x "$CHROMIUM" ]; then
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium fonts-dejavu-core
 fi
 export QUARTERMASTER=${QUARTERMASTER:-$PWD/../../bin/quartermaster}
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
 if [ -z "${QM_WEB_DATA:-}" ]; then
-	QM_WEB_DATA=$(mktemp -d)
-	export QM_WEB_DATA
-	trap 'rm -rf "$QM_WEB_DATA"' EXIT
+	export QM_WEB_DATA=$tmp/log
 	"$QUARTERMASTER" demo --once --quiet --data-dir "$QM_WEB_DATA" >/dev/null
 fi
+# The identity provider where people log in. Tests that need it skip without it.
+if [ -z "${QM_IDP:-}" ] && "${GO:-go}" build -C ../../deploy/dev/idp -trimpath -o "$tmp/idp" .; then export QM_IDP=$tmp/idp; fi
 "$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine
 "$node" node_modules/typescript/bin/tsc --noEmit -p test
 # One file after the other: they share the data directory, which one server holds.

@@ -12,6 +12,8 @@ class SessionState {
   turn = $state(0) // of being logged in again: what was refused meanwhile is asked again
   // Nobody was logged in, so there is nothing to show. A page whose session has ended stays, with what was typed into it.
   out = $derived(this.over && this.who === null)
+  // What is not there may be what one may not see, unless one is the owner of the home.
+  limited = $derived(this.who !== null && this.who.principal !== 'everyone')
   providers = $state.raw<Provider[]>([])
 
   // read asks who is logged in.

@@ -1,14 +1,12 @@
 // What holds on every page: it is accessible, breaks no policy, and each figure on it is what the command answers.
 import assert from 'node:assert/strict'
-import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
 import { after, before, test } from 'node:test'
 import type { Browser, Page } from 'playwright-core'
+import { violations } from './axe.ts'
 import { answered, figures, found, misread, unknown } from './figures.ts'
 import { faulty, pages } from './pages.ts'
 import { browse, serve, settle, visit, type Site } from './site.ts'
 
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const long = process.env['CI_LONG'] === '1'
 
 let site: Site
@@ -21,19 +19,6 @@ after(async () => {
   await browser?.close()
   await site?.close()
 })
-
-interface Violation {
-  id: string
-  nodes: { target: string[]; failureSummary: string }[]
-}
-
-// violations returns what axe finds against WCAG 2.2 AA and its best practices.
-async function violations(page: Page): Promise<string[]> {
-  await page.evaluate(axe)
-  const run = '(async () => (await axe.run(document, { resultTypes: ["violations"], rules: { "target-size": { enabled: true } } })).violations)()'
-  const all = (await page.evaluate(run)) as Violation[]
-  return all.flatMap((v) => v.nodes.slice(0, 3).map((n) => `${v.id}: ${n.target.join(' ')}: ${n.failureSummary.replaceAll('\n', ' ')}`))
-}
 
 const looks: { name: string; options: Parameters<Browser['newContext']>[0] }[] = [
   { name: 'light', options: { colorScheme: 'light' } },

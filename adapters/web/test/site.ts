@@ -48,7 +48,7 @@ export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promi
 }
 
 // ready waits until a server has caught up, and returns its link.
-function ready(server: ChildProcess): Promise<string> {
+export function ready(server: ChildProcess): Promise<string> {
   return new Promise((resolve, reject) => {
     let link = ''
     const said: string[] = []
@@ -58,7 +58,7 @@ function ready(server: ChildProcess): Promise<string> {
       link = entry.link ?? link
       if (entry.msg === 'caught up') resolve(link)
     })
-    server.once('exit', (code) => reject(new Error(`serve ended with ${code}:\n${said.join('\n')}`)))
+    server.once('close', (code) => reject(new Error(`serve ended with ${code}:\n${said.join('\n')}`)))
   })
 }
 
@@ -84,16 +84,21 @@ export async function opened(browser: Browser, options: Parameters<Browser['newC
   return context
 }
 
-// visit opens a session in a new context. Whatever the page may not do by its policy, and every error of its scripts, is kept
-// in faults.
-export async function visit(browser: Browser, site: Site, options: Parameters<Browser['newContext']>[0] = {}): Promise<{ context: BrowserContext; page: Page; faults: string[] }> {
-  const context = await opened(browser, options)
+// watched opens a page. Whatever it may not do by its policy, and every error of its scripts, is kept in faults.
+export async function watched(context: BrowserContext): Promise<{ page: Page; faults: string[] }> {
   const page = await context.newPage()
   const faults: string[] = []
   page.on('pageerror', (e) => faults.push(`script: ${e.message}`))
   page.on('console', (m) => {
     if (m.type() === 'error' && !/status of (400|401|403|404|503)/.test(m.text())) faults.push(`console: ${m.text()}`)
   })
+  return { page, faults }
+}
+
+// visit opens a session in a new context.
+export async function visit(browser: Browser, site: Site, options: Parameters<Browser['newContext']>[0] = {}): Promise<{ context: BrowserContext; page: Page; faults: string[] }> {
+  const context = await opened(browser, options)
+  const { page, faults } = await watched(context)
   await page.goto(await site.link())
   return { context, page, faults }
 }
