@@ -78,11 +78,11 @@ func (c *Caller) DeadLetters(ctx context.Context, n int) (list []DeadLetter, wro
 	if err != nil {
 		return nil, nil, err
 	}
-	if list, err = DeadLettersOf(ctx, h.Log, n); err != nil {
-		return nil, nil, err
+	if list, err = DeadLettersOf(ctx, h.Log, n); err != nil || len(list) == 0 {
+		return list, nil, err
 	}
 	var setting *kafka.SettingError
-	if err := h.Log.CheckTopics(ctx, DeadLetterTopics); len(list) > 0 && errors.As(err, &setting) {
+	if err := h.Log.CheckTopics(ctx, DeadLetterTopics); errors.As(err, &setting) {
 		wrong = err
 	}
 	return list, wrong, nil

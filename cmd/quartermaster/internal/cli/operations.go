@@ -116,7 +116,7 @@ var operations = map[string]served{
 	"costs statement":   {without: []string{"out", "format"}, lines: true},
 	"costs tco":         {},
 	"costs unit":        {},
-	"dead-letters list": {lines: true, outside: true},
+	"dead-letters list": {outside: true},
 	"decisions list":    {access: true, rows: "decisions"},
 	"fleet":             {rows: "clusters"},
 	"fleet map":         {},
