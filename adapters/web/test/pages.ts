@@ -48,6 +48,8 @@ export const pages = [
   '/admin',
   '/admin?show=clusters&cluster=gen-rented',
   '/admin?show=access',
+  '/admin?show=accounts',
+  '/admin?show=webhooks',
   '/admin?show=declared&kind=policies',
   '/alerts',
   '/alerts?show=findings',
