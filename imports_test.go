@@ -74,13 +74,15 @@ adapters/httpapi/...:   domain/...  projections/...  simulations/...  own  adapt
 adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/durable:
+adapters/coding:
+adapters/web:           adapters/coding
 adapters/*/...:         domain/...  projections/...  simulations/...  own  adapters/durable  schemas  any
 
 cmd/quartermaster-audit/...: github.com/shopspring/decimal  domain/...  projections/...  adapters/wire  adapters/commandline  adapters/buildinfo  own  schemas/...  github.com/spf13/...  github.com/klauspost/compress/...  github.com/pierrec/lz4/...  github.com/parquet-go/...  golang.org/x/mod/...
 cmd/quartermaster/internal/config/...: domain/...  projections  own  adapters/...  any
 cmd/quartermaster/internal/app/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/config  schemas  deploy/runbooks  any  -net/http/...  -github.com/spf13/...  -github.com/jedib0t/...  -github.com/vbauerster/...  -adapters/commandline  -adapters/chart/...  -adapters/httpapi/...
 cmd/quartermaster/internal/cli/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  deploy/runbooks  any
-cmd/quartermaster/internal/api:   domain/...  projections/access  cmd/quartermaster/internal/app  cmd/quartermaster/internal/cli  schemas  any
+cmd/quartermaster/internal/api:   domain/...  projections/access  adapters/coding  cmd/quartermaster/internal/app  cmd/quartermaster/internal/cli  schemas  any
 cmd/quartermaster/internal/daemon/...: domain/...  projections/...  simulations/...  adapters/...  cmd/quartermaster/internal/api  cmd/quartermaster/internal/app  cmd/quartermaster/internal/config  schemas  any
 cmd/quartermaster/internal/apptest: domain/...  projections/...  adapters/...  cmd/quartermaster/internal/app  schemas  any
 deploy/dev/idp:         any

@@ -5,15 +5,19 @@
 package web
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/base64"
+	"fmt"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 	"strconv"
 	"strings"
+	"time"
+
+	"quartermaster/adapters/coding"
 )
 
 // files has pages/none.html, and the pages if "make web" has built them.
@@ -25,6 +29,14 @@ var files embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types svelte-trusted-html"
+
+// media are the types of files, by the ends of their names. Those of the operating system differ from machine to machine.
+var media = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+	".svg":  "image/svg+xml",
+}
 
 // Built reports whether the program has the pages.
 func Built() bool {
@@ -39,10 +51,13 @@ type file struct {
 	media, tag string
 }
 
-// codings are those of compressed copies, the best first, with the ends of their names.
-var codings = []struct{ name, end string }{{"br", ".br"}, {"gzip", ".gz"}}
+// codings are those of compressed copies, the best first, and ends are the ends of their names.
+var (
+	codings = []string{"br", "gzip"}
+	ends    = map[string]string{"br": ".br", "gzip": ".gz"}
+)
 
-// Handler serves the pages. Every path that names no asset has the same document, whose script shows the page of the path.
+// Handler serves the pages. Every path that names no asset has a document, whose script shows the page of the path.
 // Without pages it serves a document that says how to get them.
 func Handler() (http.Handler, error) {
 	name := "pages/index.html"
@@ -53,18 +68,13 @@ func Handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	assets := map[string]*file{}
-	names, err := fs.Glob(files, "pages/assets/*")
+	documents, err := all("pages/page/*") // those of paths that have a page, which name the scripts of it
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range names {
-		if end := path.Ext(name); end == ".br" || end == ".gz" {
-			continue
-		}
-		if assets[strings.TrimPrefix(name, "pages")], err = read(name); err != nil {
-			return nil, err
-		}
+	assets, err := all("pages/assets/*")
+	if err != nil {
+		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -82,7 +92,11 @@ func Handler() (http.Handler, error) {
 		}
 		if !strings.HasPrefix(r.URL.Path, "/assets/") {
 			h.Set("Cache-Control", "no-cache")
-			document.send(w, r)
+			of := documents["/page"+r.URL.Path+".html"]
+			if of == nil {
+				of = document
+			}
+			of.send(w, r)
 			return
 		}
 		asset := assets[r.URL.Path]
@@ -96,6 +110,24 @@ func Handler() (http.Handler, error) {
 	}), nil
 }
 
+// all reads files, by their names within the folder pages.
+func all(pattern string) (map[string]*file, error) {
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]*file{}
+	for _, name := range names {
+		if end := path.Ext(name); end == ".br" || end == ".gz" {
+			continue
+		}
+		if found[strings.TrimPrefix(name, "pages")], err = read(name); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
 // read reads a file, and those of its compressed copies that there are.
 func read(name string) (*file, error) {
 	plain, err := files.ReadFile(name)
@@ -103,10 +135,13 @@ func read(name string) (*file, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(plain)
-	f := &file{plain: plain, packed: map[string][]byte{}, media: mime.TypeByExtension(path.Ext(name)), tag: `"` + base64.RawURLEncoding.EncodeToString(sum[:12])}
+	f := &file{plain: plain, packed: map[string][]byte{}, media: media[path.Ext(name)], tag: base64.RawURLEncoding.EncodeToString(sum[:12])}
+	if f.media == "" {
+		return nil, fmt.Errorf("%s: its media type is not known", name)
+	}
 	for _, coding := range codings {
-		if packed, err := files.ReadFile(name + coding.end); err == nil {
-			f.packed[coding.name] = packed
+		if packed, err := files.ReadFile(name + ends[coding]); err == nil {
+			f.packed[coding] = packed
 		}
 	}
 	return f, nil
@@ -117,34 +152,12 @@ func (f *file) send(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", f.media)
 	h.Set("Vary", "Accept-Encoding")
-	body, tag := f.plain, f.tag+`"`
-	for _, coding := range codings {
-		if packed := f.packed[coding.name]; packed != nil && accepts(r.Header.Get("Accept-Encoding"), coding.name) {
-			body, tag = packed, f.tag+"-"+coding.name+`"`
-			h.Set("Content-Encoding", coding.name)
-			break
-		}
+	body, tag := f.plain, f.tag
+	if best := coding.Choose(r.Header, codings...); f.packed[best] != nil {
+		body, tag = f.packed[best], f.tag+"-"+best
+		h.Set("Content-Encoding", best)
+		h.Set("Content-Length", strconv.Itoa(len(body))) // ServeContent sets it for what is not coded
 	}
-	h.Set("ETag", tag)
-	if r.Header.Get("If-None-Match") == tag {
-		h.Del("Content-Encoding")
-		w.WriteHeader(http.StatusNotModified)
-		return
-	}
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	if r.Method != http.MethodHead {
-		_, _ = w.Write(body)
-	}
-}
-
-// accepts reports whether a request accepts a coding (RFC 9110, section 12.5.3).
-func accepts(header, coding string) bool {
-	for given := range strings.SplitSeq(header, ",") {
-		name, weight, _ := strings.Cut(given, ";")
-		if strings.EqualFold(strings.TrimSpace(name), coding) {
-			q, ok := strings.CutPrefix(strings.ReplaceAll(weight, " ", ""), "q=")
-			return !ok || strings.Trim(q, "0.") != ""
-		}
-	}
-	return false
+	h.Set("ETag", `"`+tag+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
 }

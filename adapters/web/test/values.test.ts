@@ -1,8 +1,10 @@
 // Values are written as they are: no digit is lost, however many there are.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { asOf, at, command, read, search } from '../src/api/ask.ts'
+import { asOf, at, read, search } from '../src/api/ask.ts'
+import { command } from '../src/api/command.ts'
 import { digits, order, rounded, time, written, type Kind } from '../src/format.ts'
+import { between, instants, step } from '../src/parts/axis.ts'
 
 test('numbers that JavaScript cannot hold stay digits', () => {
   const data = read('{"a": 12345678901234567890, "b": -98765432109876543210, "c": 1.25, "d": "12345678901234567890.125", "e": 9007199254740991}')
@@ -64,4 +66,14 @@ test('a recorded plan is no answer as of its position', () => {
   assert.equal(asOf({ path: '/api/v1/usage', data: { position: 'qm.fleet/0=1' } }), 'qm.fleet/0=1')
   assert.equal(asOf({ path: '/api/v1/plan/show', data: { position: 'qm.fleet/0=1' } }), '')
   assert.equal(asOf({ path: '/api/v1/plan/list', data: [] }), '')
+})
+
+test('an axis has marks at round values', () => {
+  assert.deepEqual([0.03, 0.2, 1, 17, 250, 501].map(step), [0.05, 0.2, 1, 20, 500, 1000])
+  assert.deepEqual(between(-50, 149, 50), [-50, 0, 50, 100])
+  const marks = (from: string, to: string, most: number) => instants(Date.parse(from) / 1000, Date.parse(to) / 1000, most).map((m) => m.text)
+  assert.deepEqual(marks('2026-05-31T20:00:00Z', '2026-06-01T15:00:00Z', 4), ['00:00', '06:00', '12:00'].with(0, '06-01'))
+  assert.deepEqual(marks('2026-05-25T00:00:00Z', '2026-06-01T00:00:00Z', 8), ['05-25', '05-26', '05-27', '05-28', '05-29', '05-30', '05-31', '06-01'])
+  assert.deepEqual(marks('2026-06-01T00:00:00Z', '2029-05-01T00:00:00Z', 7), ['2026-07', '2027-01', '2027-07', '2028-01', '2028-07', '2029-01'])
+  assert.deepEqual(marks('2026-06-01T00:00:00Z', '2026-06-01T00:00:00Z', 7), ['06-01'])
 })

@@ -3,10 +3,10 @@ package api
 import (
 	"io"
 	"net/http"
-	"strconv"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"quartermaster/adapters/coding"
 )
 
 // Answers are compressed for those who accept it. Those that one logs in with never are, because the length of a
@@ -29,36 +29,8 @@ func newPackers() packers {
 	return p
 }
 
-// accepts reports whether a request prefers gzip (RFC 9110, section 12.5.3).
-func accepts(r *http.Request) bool {
-	packed, plain, other := -1.0, -1.0, -1.0 // weights; below 0: not given
-	for coding := range strings.SplitSeq(strings.Join(r.Header.Values("Accept-Encoding"), ","), ",") {
-		name, params, _ := strings.Cut(coding, ";")
-		weight := 1.0
-		for param := range strings.SplitSeq(params, ";") {
-			key, value, given := strings.Cut(param, "=")
-			if given && strings.EqualFold(strings.TrimSpace(key), "q") {
-				q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-				if err != nil || !(q >= 0 && q <= 1) {
-					q = 0
-				}
-				weight = q
-			}
-		}
-		switch strings.ToLower(strings.TrimSpace(name)) {
-		case "gzip", "x-gzip":
-			packed = max(packed, weight)
-		case "identity":
-			plain = weight
-		case "*":
-			other = weight
-		}
-	}
-	if packed < 0 {
-		packed = other
-	}
-	return packed > 0 && packed >= plain
-}
+// accepts reports whether a request prefers gzip.
+func accepts(r *http.Request) bool { return coding.Choose(r.Header, "gzip") != "" }
 
 // tagFor returns the entity tag that a response to a request has: a weak one where the bytes depend on the coding.
 func tagFor(r *http.Request, tag string) string {

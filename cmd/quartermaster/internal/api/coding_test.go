@@ -10,28 +10,6 @@ import (
 	"testing"
 )
 
-// TestAccepts reads which coding requests prefer.
-func TestAccepts(t *testing.T) {
-	for _, c := range []struct {
-		headers []string
-		want    bool
-	}{
-		{nil, false}, {[]string{""}, false}, {[]string{"gzip"}, true}, {[]string{"GZIP"}, true}, {[]string{"x-gzip"}, true},
-		{[]string{"br, gzip"}, true}, {[]string{"br", "gzip"}, true}, {[]string{"br"}, false}, {[]string{"*"}, true},
-		{[]string{"gzip;q=0"}, false}, {[]string{"gzip; q=0.000"}, false}, {[]string{"gzip;q=0, *"}, false}, {[]string{"*;q=0"}, false},
-		{[]string{"gzip;q=0.001"}, true}, {[]string{"gzip ; Q=0.5"}, true}, {[]string{"gzip;q=0.5, identity"}, false},
-		{[]string{"gzip;q=0.5, identity;q=0.5"}, true}, {[]string{"identity;q=0, *;q=0.1"}, true}, {[]string{"identity"}, false},
-		{[]string{"gzip;q=2"}, false}, {[]string{"gzip;q=-1"}, false}, {[]string{"gzip;q=NaN"}, false}, {[]string{"gzip;q="}, false},
-		{[]string{"gzipped"}, false}, {[]string{"gzip;level=1"}, true}, {[]string{",,gzip,"}, true},
-	} {
-		r := httptest.NewRequest(http.MethodGet, "/", nil)
-		r.Header["Accept-Encoding"] = c.headers
-		if got := accepts(r); got != c.want {
-			t.Errorf("%q: %v", c.headers, got)
-		}
-	}
-}
-
 // TestPackers sends answers of every length, in memory and in a file, to those who accept gzip and those who do not.
 func TestPackers(t *testing.T) {
 	for _, size := range []int{0, 1, leastPacked, leastPacked + 1, mostInMemory, 3*mostInMemory + 1} {
