@@ -189,19 +189,9 @@ type alertDecision struct {
 // decideAlert has a decision about incidents signed.
 func (a *Program) decideAlert(ctx context.Context, key string, dryRun bool, draft app.Draft, ans alertDecision, did, would string) error {
 	ans.DryRun, ans.Workspace = dryRun, draft.Events[0].Workspace
-	if dryRun {
-		if err := a.tryOut(ctx, key, draft); err != nil {
-			return err
-		}
-	} else {
-		s, err := a.signer(ctx, key)
-		if err != nil {
-			return err
-		}
-		if err := a.decide(ctx, s, draft); err != nil {
-			return err
-		}
-		ans.Operator = s.name
+	var err error
+	if ans.Operator, err = a.signed(ctx, key, dryRun, draft); err != nil {
+		return err
 	}
 	if a.json {
 		return a.answerJSON(ans)

@@ -200,21 +200,10 @@ func (a *Program) discard(ctx context.Context, ids []string, filter app.Quaranti
 		return err
 	}
 	ans.DryRun = dryRun
-	switch {
-	case len(draft.Events) == 0:
-	case dryRun:
-		if err := a.tryOut(ctx, key, draft); err != nil {
+	if len(draft.Events) > 0 {
+		if ans.Operator, err = a.signed(ctx, key, dryRun, draft); err != nil {
 			return err
 		}
-	default:
-		s, err := a.signer(ctx, key)
-		if err != nil {
-			return err
-		}
-		if err := a.decide(ctx, s, draft); err != nil {
-			return err
-		}
-		ans.Operator = s.name
 	}
 	if a.json {
 		return a.answerJSON(ans)

@@ -52,18 +52,6 @@ type recommendDecision struct {
 	DryRun         bool           `json:"dry_run"`
 }
 
-// decideRecommendation has a draft signed, and returns who signed it.
-func (a *Program) decideRecommendation(ctx context.Context, key string, dryRun bool, draft app.Draft) (operator string, err error) {
-	if dryRun {
-		return "", a.tryOut(ctx, key, draft)
-	}
-	s, err := a.signer(ctx, key)
-	if err != nil {
-		return "", err
-	}
-	return s.name, a.decide(ctx, s, draft)
-}
-
 // actingOperator returns the name of whoever will sign: drafts of recommendations name them.
 func (a *Program) actingOperator(ctx context.Context, key string, dryRun bool) (string, error) {
 	if dryRun && a.proposing == nil {
@@ -160,7 +148,7 @@ expires, plan, supersedes, incidents and findings. Money is "12.50 USD", a savin
 				Already: d.Already != nil, Stage: registry.StageProposed, Expires: d.Made.Expires, Supersedes: d.Made.Supersedes, DryRun: dryRun,
 			}
 			if d.Already == nil {
-				if ans.Operator, err = a.decideRecommendation(ctx, key, dryRun, d.Draft); err != nil {
+				if ans.Operator, err = a.signed(ctx, key, dryRun, d.Draft); err != nil {
 					return err
 				}
 			} else {
@@ -221,7 +209,7 @@ func (a *Program) recommendVerdictCommand(what app.Verdict, short, long string) 
 				Recommendation: p.Recommendation, Workspace: p.Workspace, Kind: p.Kind, Did: string(what), Stage: p.Stage,
 				Approvals: len(p.Approvals), Needs: p.Needs, Commands: len(p.Commands), Expires: p.Expires, DryRun: dryRun,
 			}
-			if ans.Operator, err = a.decideRecommendation(ctx, key, dryRun, draft); err != nil {
+			if ans.Operator, err = a.signed(ctx, key, dryRun, draft); err != nil {
 				return err
 			}
 			if err := a.settle(ctx, &ans); err != nil {
@@ -312,7 +300,7 @@ is said once for each cluster; a cluster that takes commands says it by itself.`
 				Recommendation: p.Recommendation, Workspace: p.Workspace, Kind: p.Kind, Did: "actuated", Stage: p.Stage,
 				Approvals: len(p.Approvals), Needs: p.Needs, Commands: len(p.Commands), Expires: p.Expires, DryRun: dryRun,
 			}
-			if ans.Operator, err = a.decideRecommendation(ctx, key, dryRun, draft); err != nil {
+			if ans.Operator, err = a.signed(ctx, key, dryRun, draft); err != nil {
 				return err
 			}
 			if err := a.settle(ctx, &ans); err != nil {

@@ -176,6 +176,18 @@ func (a *Program) tryOut(ctx context.Context, path string, d app.Draft) error {
 	return err
 }
 
+// signed has a draft signed and decided, and returns who signed it. A dry run only returns the error that this would return.
+func (a *Program) signed(ctx context.Context, key string, dryRun bool, draft app.Draft) (operator string, err error) {
+	if dryRun {
+		return "", a.tryOut(ctx, key, draft)
+	}
+	s, err := a.signer(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	return s.name, a.decide(ctx, s, draft)
+}
+
 func operatorNames(ops []registry.Grant) string {
 	if len(ops) == 0 {
 		return "none yet"

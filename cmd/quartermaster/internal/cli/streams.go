@@ -105,19 +105,8 @@ func (a *Program) resolveGap(ctx context.Context, named registry.StreamGaps, rea
 		return err
 	}
 	ans := gapAnswer{StreamGaps: *g, Reason: reason, DryRun: dryRun}
-	if dryRun {
-		if err := a.tryOut(ctx, key, draft); err != nil {
-			return err
-		}
-	} else {
-		s, err := a.signer(ctx, key)
-		if err != nil {
-			return err
-		}
-		if err := a.decide(ctx, s, draft); err != nil {
-			return err
-		}
-		ans.Operator = s.name
+	if ans.Operator, err = a.signed(ctx, key, dryRun, draft); err != nil {
+		return err
 	}
 	if a.json {
 		return a.answerJSON(ans)
