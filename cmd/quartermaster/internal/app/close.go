@@ -294,8 +294,9 @@ func describeClose(month domain.Interval, d *costs.Division) *BooksClose {
 }
 
 // PrepareClose drafts the proposal to close a month. accept has the reasons for which findings are accepted, by
-// check. It returns a [ConflictError] that names everything that stands against the close.
-func (c *Caller) PrepareClose(ctx context.Context, month domain.Interval, accept map[string]string, dryRun bool) (out *BooksClose, draft Draft, err error) {
+// check, and shown the digest of the allocations that were shown, "" if that is not known. It returns a [ConflictError] that
+// names everything that stands against the close.
+func (c *Caller) PrepareClose(ctx context.Context, month domain.Interval, accept map[string]string, shown string, dryRun bool) (out *BooksClose, draft Draft, err error) {
 	for check := range accept {
 		if !slices.Contains(costs.CheckNames(), check) {
 			return nil, draft, invalid("accept", "%q is not a check: want one of %s", check, strings.Join(costs.CheckNames(), ", "))
@@ -314,6 +315,9 @@ func (c *Caller) PrepareClose(ctx context.Context, month domain.Interval, accept
 				MonthName(month), of.Closed.Signer.Time)}
 		}
 		if out, err = c.prepareClose(ctx, h, v, month, accept, dryRun); err != nil || len(out.Against) > 0 {
+			return err
+		}
+		if err := asShown("the division of "+MonthName(month), shown, out.Digest); err != nil {
 			return err
 		}
 		digest, err := hex.DecodeString(out.Digest)
@@ -439,7 +443,8 @@ func (h *Conn) keepForBooks(v projections.View, month domain.Interval) (*parts.A
 }
 
 // ApproveClose drafts the consent of a second person to the last proposal to close a month, and the close.
-func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval) (out *BooksClose, draft Draft, err error) {
+// shown is the digest of the allocations that they were shown, "" if that is not known.
+func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval, shown string) (out *BooksClose, draft Draft, err error) {
 	err = c.read(ctx, "", func(h *Conn, v projections.View) error {
 		closes, err := closesOf(v)
 		if err != nil {
@@ -460,6 +465,9 @@ func (c *Caller) ApproveClose(ctx context.Context, month domain.Interval) (out *
 			return err
 		}
 		if out.SincePrepared, err = h.sincePrepared(ctx, v, of); err != nil {
+			return err
+		}
+		if err := asShown("the proposal to close "+MonthName(month), shown, out.Digest); err != nil {
 			return err
 		}
 		if err := h.approvable(ctx, v, closes, of); err != nil {

@@ -283,14 +283,14 @@ func (k bookkeepers) close(b testing.TB, a *app.App, month domain.Interval, meas
 	var draft app.Draft
 	var err error
 	measured(func() error {
-		_, draft, err = caller.PrepareClose(b.Context(), month, accept, false)
+		_, draft, err = caller.PrepareClose(b.Context(), month, accept, "", false)
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	apptest.Decide(b, a, k.root, draft)
-	_, draft, err = caller.ApproveClose(b.Context(), month)
+	_, draft, err = caller.ApproveClose(b.Context(), month, "")
 	if err != nil {
 		return err
 	}

@@ -35,12 +35,12 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 	accept := map[string]string{}
 	prepare := func(month domain.Interval) app.Draft {
 		t.Helper()
-		found, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), month, accept, false)
+		found, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), month, accept, "", false)
 		if conflict := (*app.ConflictError)(nil); errors.As(err, &conflict) && found != nil {
 			for _, f := range found.Against {
 				accept[f.Check] = "a test"
 			}
-			_, draft, err = a.For(app.Everyone).PrepareClose(t.Context(), month, accept, false)
+			_, draft, err = a.For(app.Everyone).PrepareClose(t.Context(), month, accept, "", false)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func TestForgedProposalIsNotApproved(t *testing.T) {
 		return draft
 	}
 	approve := func(month domain.Interval) error {
-		_, draft, err := a.For(app.Everyone).ApproveClose(t.Context(), month)
+		_, draft, err := a.For(app.Everyone).ApproveClose(t.Context(), month, "")
 		if err == nil {
 			apptest.Decide(t, a, ann, draft)
 		}
@@ -159,7 +159,7 @@ func forgedCheck(t *testing.T, dir, check string) {
 	}()
 	_, root := apptest.FirstOperator(t, a)
 	accept := map[string]string{}
-	found, _, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, false)
+	found, _, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, "", false)
 	if conflict := (*app.ConflictError)(nil); !errors.As(err, &conflict) {
 		t.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func forgedCheck(t *testing.T, dir, check string) {
 	if accept[check] == "" {
 		t.Fatalf("nothing stands against the close in %s: %v", check, accept)
 	}
-	_, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, false)
+	_, draft, err := a.For(app.Everyone).PrepareClose(t.Context(), may, accept, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,11 +184,11 @@ func forgedCheck(t *testing.T, dir, check string) {
 	}
 	draft.Events[0].Event = &forged
 	apptest.Decide(t, a, root, draft)
-	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may); err == nil || !strings.Contains(err.Error(), "against it in "+check) {
+	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may, ""); err == nil || !strings.Contains(err.Error(), "against it in "+check) {
 		t.Errorf("a proposal that hides what %s found: %v", check, err)
 	}
 	apptest.Decide(t, a, root, honest)
-	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may); err != nil {
+	if _, _, err := a.For(app.Everyone).ApproveClose(t.Context(), may, ""); err != nil {
 		t.Errorf("a proposal that states what %s found: %v", check, err)
 	}
 }

@@ -41,7 +41,7 @@ func drains(t *testing.T, steps map[string]string) (c *Caller, decide func(name 
 			t.Fatal(err)
 		}
 		decide("ann", d.Draft)
-		_, v, err := c.DecideRecommendation(t.Context(), id, Approve, "", "root")
+		_, v, err := c.DecideRecommendation(t.Context(), id, Approve, "", "", "root")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestNobodyCommandsClustersOfOthers(t *testing.T) {
 		Recommendation: "theirs", Kind: "drain", Summary: "drain it", Requester: "ann", Cost: domain.Money{Currency: "USD"}, Clusters: []string{"lab"},
 		Document: []byte(`{"steps":["step"]}`),
 	}}}})
-	_, d, err := c.DecideRecommendation(t.Context(), "theirs", Approve, "", "root")
+	_, d, err := c.DecideRecommendation(t.Context(), "theirs", Approve, "", "", "root")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -471,4 +473,19 @@ func Me() string {
 		return strings.ToValidUTF8(u.Username, "?")
 	}
 	return "first"
+}
+
+// asShown refuses a decision about something whose content is not what whoever decides was shown. Both digests are a SHA-256 in
+// hexadecimal; with shown "" anything will do.
+func asShown(what, shown, now string) error {
+	if shown == "" {
+		return nil
+	}
+	if sum, err := hex.DecodeString(shown); err != nil || len(sum) != sha256.Size {
+		return invalid("digest", "%q: want a SHA-256 in hexadecimal", domain.Clip(shown, widest))
+	}
+	if !strings.EqualFold(shown, now) {
+		return &ConflictError{Err: fmt.Errorf("%s is not what you were shown: its content has digest %.12s now, not %.12s; look at it again", what, now, shown)}
+	}
+	return nil
 }

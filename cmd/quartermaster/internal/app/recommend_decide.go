@@ -316,11 +316,14 @@ const (
 	Withdraw Verdict = "withdraw"
 )
 
-// DecideRecommendation drafts a verdict of an operator. Nobody approves twice: two approvals are of two people.
-func (c *Caller) DecideRecommendation(ctx context.Context, id string, what Verdict, note, operator string) (p *registry.Proposal, d Draft, err error) {
+// DecideRecommendation drafts a verdict of an operator. Nobody approves twice: two approvals are of two people. shown is the
+// digest of what the operator was shown, "" if that is not known.
+func (c *Caller) DecideRecommendation(ctx context.Context, id string, what Verdict, note, shown, operator string) (p *registry.Proposal, d Draft, err error) {
 	now := Now()
 	if err = c.read(ctx, "", func(_ *Conn, v projections.View) error {
-		p, err = proposalNamed(v, now, id)
+		if p, err = proposalNamed(v, now, id); err == nil {
+			err = asShown("recommendation "+id, shown, p.Digest)
+		}
 		return err
 	}); err != nil {
 		return nil, d, err

@@ -97,7 +97,7 @@ func TestApprovalAsksAgain(t *testing.T) {
 	decide("ann", Draft{Use: "recommend-propose", SignAll: true, Events: []domain.Envelope{
 		{Time: Now(), Subject: made.Recommendation, Workspace: Platform, Event: made},
 	}})
-	_, _, err = c.DecideRecommendation(t.Context(), "r-gone", Approve, "", "root")
+	_, _, err = c.DecideRecommendation(t.Context(), "r-gone", Approve, "", "", "root")
 	if KindOf(err) != KindConflict || !strings.Contains(err.Error(), "must be proposed again: it is not among the present recommendations") {
 		t.Errorf("it may be approved: %v", err)
 	}

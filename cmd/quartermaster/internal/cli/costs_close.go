@@ -103,7 +103,7 @@ func (a *Program) costCloseShowCommand() *cobra.Command {
 }
 
 func (a *Program) costClosePrepareCommand() *cobra.Command {
-	var month, key string
+	var month, digest, key string
 	var accept []string
 	var dryRun bool
 	cmd := &cobra.Command{
@@ -151,20 +151,21 @@ An admin or finance operator of the root's workspace must sign.`,
 				reasons[check] = reason
 			}
 			return a.decideClose(cmd, key, "", dryRun, "close prepare", m, func() (*app.BooksClose, app.Draft, error) {
-				return a.caller().PrepareClose(cmd.Context(), m, reasons, dryRun)
+				return a.caller().PrepareClose(cmd.Context(), m, reasons, digest, dryRun)
 			})
 		},
 	}
 	bookMonthFlag(cmd, &month)
 	f := cmd.Flags()
 	f.StringArrayVar(&accept, "accept", nil, "accept a finding: `check=reason`; repeat it for more checks")
+	closeDigestFlag(cmd, &digest)
 	f.BoolVar(&dryRun, "dry-run", false, "show what stands against the close, and propose nothing")
 	keyFlag(cmd, &key)
 	return cmd
 }
 
 func (a *Program) costCloseApproveCommand() *cobra.Command {
-	var month, key, checkpoint string
+	var month, digest, key, checkpoint string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   "approve --month MONTH",
@@ -191,16 +192,21 @@ An admin or finance operator of the root's workspace must sign.`,
 				return err
 			}
 			return a.decideClose(cmd, key, checkpoint, dryRun, "close approve", m, func() (*app.BooksClose, app.Draft, error) {
-				return a.caller().ApproveClose(cmd.Context(), m)
+				return a.caller().ApproveClose(cmd.Context(), m, digest)
 			})
 		},
 	}
 	bookMonthFlag(cmd, &month)
 	f := cmd.Flags()
+	closeDigestFlag(cmd, &digest)
 	f.BoolVar(&dryRun, "dry-run", false, "show what would be approved, and close nothing")
 	f.StringVar(&checkpoint, "checkpoint-key", "", "private key file that signs a checkpoint of the closed books (default none)")
 	keyFlag(cmd, &key)
 	return cmd
+}
+
+func closeDigestFlag(cmd *cobra.Command, digest *string) {
+	cmd.Flags().StringVar(digest, "digest", "", "digest of the allocations that you were shown: refused if there are others now (default whatever there are)")
 }
 
 // decideClose signs a step of a close. If it is refused, the attempt is recorded. The key of checkpoints may be "".

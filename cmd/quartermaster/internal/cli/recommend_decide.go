@@ -27,9 +27,12 @@ what a policy of kind second_approval says, by default 100000 in its currency. W
 its clusters get their commands, and for a purchase "recommend command" writes the order sheet.
 
 An approval is refused where the recommendation expired, or the present figures and policies no longer give
-it: then it must be proposed again.`),
-		a.recommendVerdictCommand(app.Reject, "Reject a recommendation", `Reject closes a recommendation that waits. It can be proposed again.`),
-		a.recommendVerdictCommand(app.Withdraw, "Take a recommendation back", `Withdraw takes a recommendation back, with the commands that no cluster has acknowledged.`),
+it: then it must be proposed again. With --digest it is also refused where it says something else than it did
+when you looked: "recommend show -o json" has the digest of its content.`),
+		a.recommendVerdictCommand(app.Reject, "Reject a recommendation", `Reject closes a recommendation that waits. It can be proposed again. With --digest it is refused where the
+recommendation says something else than it did when you looked.`),
+		a.recommendVerdictCommand(app.Withdraw, "Take a recommendation back", `Withdraw takes a recommendation back, with the commands that no cluster has acknowledged. With --digest it is
+refused where the recommendation says something else than it did when you looked.`),
 		a.recommendCommandCommand(),
 		a.recommendActuatedCommand(),
 	}
@@ -183,7 +186,7 @@ expires, plan, supersedes, incidents and findings. Money is "12.50 USD", a savin
 }
 
 func (a *Program) recommendVerdictCommand(what app.Verdict, short, long string) *cobra.Command {
-	var note, key string
+	var note, digest, key string
 	var dryRun bool
 	cmd := &cobra.Command{
 		Use:   string(what) + " RECOMMENDATION",
@@ -201,7 +204,7 @@ func (a *Program) recommendVerdictCommand(what app.Verdict, short, long string) 
 			if err != nil {
 				return err
 			}
-			p, draft, err := a.caller().DecideRecommendation(ctx, args[0], what, note, operator)
+			p, draft, err := a.caller().DecideRecommendation(ctx, args[0], what, note, digest, operator)
 			if err != nil {
 				return err
 			}
@@ -232,6 +235,7 @@ func (a *Program) recommendVerdictCommand(what app.Verdict, short, long string) 
 	}
 	f := cmd.Flags()
 	f.StringVar(&note, "note", "", "why")
+	f.StringVar(&digest, "digest", "", "digest of what you were shown: refused if it says something else now (default whatever it says)")
 	f.BoolVar(&dryRun, "dry-run", false, "check everything and append nothing")
 	keyFlag(cmd, &key)
 	return cmd
