@@ -1,7 +1,7 @@
 // Three people decide in their browsers: ana proposes, may not approve her own proposal, and ben and cleo approve it.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -101,3 +101,36 @@ test('a recommendation is proposed, and approved by two others', async () => {
   for (const name of ['ana', 'ben', 'cleo']) assert.match(trail, new RegExp(`"${name}"`))
 })
 
+
+// Somebody withdraws a proposal while its page is open, and proposes something else under its name.
+test('what was not shown is not approved', async () => {
+  const file = join(dir, 'other.yaml')
+  const propose = async (cost: string) => {
+    await writeFile(file, proposal.replace(recommendation, 'r-other').replace('150000', cost))
+    await run(program, ['recommend', 'propose', '--file', file, '--workspace', 'research', '--data-dir', dir])
+  }
+  await propose('5000')
+  const { context, page } = await visit(browser, site)
+  await page.goto(`${site.origin}/alerts?show=proposals&proposal=r-other`)
+  await settle(page)
+  await run(program, ['recommend', 'withdraw', 'r-other', '--data-dir', dir])
+  await propose('9000')
+  await page.getByRole('button', { name: 'Approve …' }).click()
+  await enrol(page, 'dan')
+  await show(page).click()
+  await drawer(page).getByText('recommendation r-other is not what you were shown').waitFor()
+  const refused = drawer(page).getByRole('button', { name: 'Sign and decide' })
+  assert.ok((await refused.count()) === 0 || (await refused.isDisabled()))
+  await drawer(page).getByRole('button', { name: 'Close' }).click()
+  assert.deepEqual((await stage('r-other')).approvals ?? [], [])
+
+  // Once it is looked at again, it can be decided.
+  await page.getByRole('button', { name: 'There are newer events' }).click()
+  await settle(page)
+  await page.getByText('9,000.00').waitFor()
+  await page.getByRole('button', { name: 'Approve …' }).click()
+  await sign(page, 'dan')
+  await drawer(page).getByText('It is decided and in the log.').waitFor()
+  assert.equal((await stage('r-other')).approvals?.length, 1)
+  await context.close()
+})
