@@ -62,6 +62,11 @@ web: ## Build the pages from adapters/web, with a pinned Node from the npm regis
 web-test: build ## Test the pages in Chromium on the demo's log: accessibility, figures against commands, journeys
 	@adapters/web/build/test.sh
 
+.PHONY: journeys
+journeys: build ## Do every journey through the pages by mouse and by keyboard, and report it in bin/journeys/index.html, with pictures
+	@rm -rf bin/journeys
+	@CI_LONG=1 QM_JOURNEYS='$(abspath bin/journeys)' adapters/web/build/test.sh test/journeys/journeys.test.ts
+
 .PHONY: bench-web
 bench-web: build ## Measure the pages in Chromium on the demo's log: medians of QM_RUNS=20, and QM_UPDATES=8640 updates
 	@adapters/web/build/test.sh test/measure.ts

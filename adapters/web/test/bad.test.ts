@@ -1,26 +1,18 @@
 // What goes wrong: logs with nothing or with names that attack, servers and sessions that end, slow lines, wrong clocks.
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { rm } from 'node:fs/promises'
 import { after, before, test, type TestContext } from 'node:test'
-import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
 import { empty, hostile, hostileLog, manyWorkspaces, markup, oneCluster } from './logs.ts'
 import { pages } from './pages.ts'
-import { browse, opened, program, serve, settle, visit, type Site } from './site.ts'
+import { browse, copied, opened, serve, settle, visit, type Site } from './site.ts'
 
-const run = promisify(execFile)
 const phone = { viewport: { width: 320, height: 640 } }
 
 let dir: string // a copy of the demo's log, for servers that end
 let browser: Browser
 before(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'quartermaster-bad-'))
-  const from = process.env['QM_WEB_DATA']
-  if (from) await cp(from, dir, { recursive: true, filter: (file) => !file.endsWith('.sock') })
-  else await run(program, ['demo', '--once', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  dir = await copied()
   browser = await browse()
 })
 after(async () => {

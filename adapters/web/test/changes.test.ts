@@ -1,20 +1,16 @@
 // A page that stays open says that there are newer events, and shows them when it is asked to.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { promisify } from 'node:util'
-import { browse, program, serve, settle, visit } from './site.ts'
+import { browse, copied, program, serve, settle, visit } from './site.ts'
 
 const run = promisify(execFile)
 
 test('newer events', async () => {
-  const dir = await mkdtemp(join(tmpdir(), 'quartermaster-changes-'))
-  const from = process.env['QM_WEB_DATA']
-  if (from) await cp(from, dir, { recursive: true })
-  else await run(program, ['demo', '--once', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  const dir = await copied()
   const site = await serve(dir)
   const browser = await browse()
   try {

@@ -1,6 +1,6 @@
 // A site is a real "quartermaster serve" on the demo's log, and a real browser. Nothing of our own is imitated.
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
-import { mkdtemp, rm } from 'node:fs/promises'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -20,13 +20,21 @@ export interface Site {
   close(): Promise<void>
 }
 
-// serve serves a copy of the demo's log until it is closed. Rules are not evaluated, so that the log stays as it is.
-// A port is chosen unless one is named; a server that comes back has that of before.
-export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promise<Site> {
-  const own = dir ?? (await mkdtemp(join(tmpdir(), 'quartermaster-web-')))
-  if (!dir) await run(program, ['demo', '--once', '--data-dir', own], { maxBuffer: 1 << 26 })
-  const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--browser', `127.0.0.1:${port}`, '--advice=false', '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
-  const first = await ready(server)
+// copied is a copy of the demo's log, for tests that change it.
+export async function copied(): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), 'quartermaster-web-'))
+  const from = process.env['QM_WEB_DATA']
+  if (from) await cp(from, dir, { recursive: true, filter: (file) => !file.endsWith('.sock') })
+  else await run(program, ['demo', '--once', '--quiet', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  return dir
+}
+
+// serve serves the demo's log until it is closed. A port is chosen unless one is named; a server that comes back has that of
+// before. It is ready once it says so. Rules are evaluated if one waits for that, and not otherwise, so that the log stays as it is.
+export async function serve(dir = process.env['QM_WEB_DATA'], port = '0', says = 'caught up'): Promise<Site> {
+  const own = dir ?? (await copied())
+  const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--browser', `127.0.0.1:${port}`, ...(says === 'caught up' ? ['--advice=false'] : []), '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const first = await ready(server, says)
   const socket = `unix:${join(own, 'api.sock')}`
   let links = [first]
   return {
@@ -47,8 +55,8 @@ export async function serve(dir = process.env['QM_WEB_DATA'], port = '0'): Promi
   }
 }
 
-// ready waits until a server has caught up, and returns its link.
-export function ready(server: ChildProcess): Promise<string> {
+// ready waits until a server says so, and returns its link.
+export function ready(server: ChildProcess, says = 'caught up'): Promise<string> {
   return new Promise((resolve, reject) => {
     let link = ''
     const said: string[] = []
@@ -56,7 +64,7 @@ export function ready(server: ChildProcess): Promise<string> {
       said.push(line)
       const entry = JSON.parse(line) as { msg: string; link?: string }
       link = entry.link ?? link
-      if (entry.msg === 'caught up') resolve(link)
+      if (entry.msg === says) resolve(link)
     })
     server.once('close', (code) => reject(new Error(`serve ended with ${code}:\n${said.join('\n')}`)))
   })

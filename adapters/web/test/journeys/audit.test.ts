@@ -1,14 +1,13 @@
-// An auditor proves an event, finds a decision, and replays the log.
+// What an auditor's journeys do not try: a replay that is cancelled, and proofs that were altered.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
 import type { Browser } from 'playwright-core'
 import { cosigned, included, type Outcome, type Proof } from '../../src/pages/audit/check.ts'
-import { browse, program, serve, settle, visit, type Site } from '../site.ts'
+import { browse, copied, program, serve, visit, type Site } from '../site.ts'
 
 const run = promisify(execFile)
 let dir: string
@@ -17,10 +16,7 @@ let browser: Browser
 let verifier: string
 let record: string // of the demo's budget, which root signed
 before(async () => {
-  dir = await mkdtemp(join(tmpdir(), 'quartermaster-audit-'))
-  const from = process.env['QM_WEB_DATA']
-  if (from) await cp(from, dir, { recursive: true })
-  else await run(program, ['demo', '--once', '--quiet', '--data-dir', dir], { maxBuffer: 1 << 26 })
+  dir = await copied()
   const key = join(dir, 'operator.pem')
   await run(program, ['archive', 'run', '--all', '--key', key, '--data-dir', dir])
   verifier = (JSON.parse((await run(program, ['archive', 'verifier-key', '--key', key, '--data-dir', dir, '-o', 'json'])).stdout) as { verifier_key: string }).verifier_key
@@ -37,53 +33,13 @@ after(async () => {
 
 const answer = async (...args: string[]) => JSON.parse(await site.answer([...args, '-o', 'json'])) as Record<string, never>
 
-test('a decision is found and proved, by mouse', async () => {
-  const { context, page } = await visit(browser, site)
-  await page.goto(`${site.origin}/audit?type=BudgetSet&operator=root`)
-  await settle(page)
-  await page.getByRole('table', { name: /^The newest events/ }).getByRole('link', { name: record.split('@')[1] ?? '' }).click()
-  await settle(page)
-  await page.getByText('Head in the checkpoint: holds').waitFor()
-  await page.getByText('Signature of the decision: holds').waitFor()
-  await page.getByLabel(/Verifier key/).fill(verifier)
-  await page.getByText('Signature of the checkpoint: holds').waitFor()
-  assert.equal(await page.getByText('does not hold').count(), 0)
-  await page.getByLabel(/Verifier key/).fill(verifier.replace(/.{9}$/, (end) => (end.startsWith('A') ? 'B' : 'A') + end.slice(1)))
-  await page.getByText('Signature of the checkpoint: does not hold').waitFor()
-  await context.close()
-})
-
-test('a decision is found in the trail, by keyboard', async () => {
-  const { context, page } = await visit(browser, site)
-  await settle(page)
-  await page.keyboard.press('g')
-  await page.keyboard.press('a')
-  await page.getByRole('heading', { name: 'Audit' }).waitFor()
-  await settle(page)
-  const tab = async (name: string) => {
-    const want = page.getByRole('link', { name, exact: true }).first()
-    for (let i = 0; i < 300 && !(await want.evaluate((e) => e === document.activeElement)); i++) await page.keyboard.press('Tab')
-    await page.keyboard.press('Enter')
-    await settle(page)
-  }
-  await tab('Trail')
-  const entries = (await answer('audit', 'trail'))['entries'] as unknown as { did: string }[]
-  for (const e of entries) assert.ok(await page.getByText(e.did, { exact: true }).first().isVisible(), e.did)
-  await tab('30')
-  await page.getByText('Signature of the decision: holds').waitFor()
-  await context.close()
-})
-
-test('the log is replayed, with progress and a digest', async () => {
+test('a replay is cancelled', async () => {
   const { context, page, faults } = await visit(browser, site)
   await page.goto(`${site.origin}/audit?show=replay`)
   await page.getByRole('button', { name: 'Replay', exact: true }).click()
   await page.getByRole('button', { name: 'Cancel Replay' }).click()
   await page.getByRole('progressbar').waitFor({ state: 'detached' })
-  await page.getByRole('button', { name: 'Replay', exact: true }).click()
-  await page.getByText('The rows that answer are those of the log').waitFor()
-  const want = await answer('log', 'stats')
-  assert.equal(await page.getByText(want['position'] as unknown as string, { exact: true }).first().isVisible(), true)
+  assert.equal(await page.getByRole('button', { name: 'Replay', exact: true }).isEnabled(), true)
   assert.deepEqual(faults, [])
   await context.close()
 })

@@ -1,5 +1,5 @@
-// A planner asks what would happen if: a scenario is edited in its form and as YAML, its faults are named while it is
-// written, it is run, cancelled and compared, and nothing that was typed is lost.
+// What a planner's journeys do not try of a scenario: its faults are named while it is written, the form follows the text, a run
+// is cancelled, and nothing that was typed is lost.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -39,37 +39,6 @@ async function simulated(page: Page): Promise<{ simulation: string; alternatives
   await writeFile(file, await yaml(page).inputValue())
   return JSON.parse(await site.answer(['simulate', file, '-o', 'json']))
 }
-
-test('a scenario, by mouse: from an example to an answer and a comparison', async () => {
-  const { context, page, faults } = await visit(browser, site)
-  await opened(page)
-  await page.getByRole('combobox', { name: 'Start from an example' }).selectOption({ label: 'quota change' })
-  await page.getByRole('textbox', { name: 'Trials' }).fill('40')
-  await page.getByRole('textbox', { name: 'Trials' }).blur()
-  assert.match(await yaml(page).inputValue(), /^runs: 40$/m)
-  assert.match(await yaml(page).inputValue(), /^# The supplier may cut our on-demand quota/m, 'comments stay')
-  await page.getByRole('button', { name: 'Run the scenario' }).click()
-  await page.locator('data[data-figure="/alternatives/0/expected_cost"]').waitFor()
-  const first = await simulated(page)
-  assert.equal(await figure(page, '/alternatives/0/expected_cost'), first.alternatives[0]?.expected_cost)
-  assert.ok(await page.getByText(first.simulation).first().isVisible())
-  assert.ok((await page.getByRole('img', { name: /5th percentile.*95th percentile/ }).count()) >= 2)
-
-  // A value of a change, in its form.
-  const limit = page.getByRole('textbox', { name: 'limit gpus' })
-  await limit.fill('{triangular: [300, 500, 900]}')
-  await limit.blur()
-  await page.getByText('The scenario was edited since this was answered.').waitFor()
-  await page.getByRole('button', { name: 'Run the scenario' }).click()
-  const compared = page.getByRole('region', { name: 'Compared with the run before' })
-  await compared.getByRole('row').nth(1).waitFor()
-  const second = await simulated(page)
-  assert.notEqual(second.simulation, first.simulation)
-  await page.getByText(second.simulation).first().waitFor()
-  await page.getByRole('button', { name: 'Cancel The scenario' }).waitFor({ state: 'detached' })
-  assert.deepEqual(faults, [])
-  await context.close()
-})
 
 test('a scenario, by keyboard: its faults are named where they are', async () => {
   const { context, page, faults } = await visit(browser, site)
