@@ -28,12 +28,27 @@ export function rounded(value: string | number, places: number): string {
   return scaled(`${parts[1]}${rest}`, 10n ** BigInt(rest.length), places)
 }
 
-// Kind is how a value is written: money to two places and a price to four, so that columns align; the derivation has every
-// digit. A number has all of its digits, such as an amount that the server rounded to the currency's own places.
+const known = new Map<string, number>()
+
+// places returns how many places a currency has: yen have none. It is two if nothing is known of it.
+function places(currency: string): number {
+  let n = known.get(currency)
+  if (n !== undefined) return n
+  try {
+    n = new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions().maximumFractionDigits ?? 2
+  } catch {
+    n = 2 // it is no currency
+  }
+  known.set(currency, n)
+  return n
+}
+
+// Kind is how a value is written: money to the places of its currency and a price to four, so that columns align; the
+// derivation has every digit. A number has all of its digits, such as an amount that the server rounded to the currency's own places.
 export type Kind = 'text' | 'number' | 'count' | 'money' | 'price' | 'gpu-hours' | 'permille' | 'time' | 'fraction' | 'micros'
 
-// written writes a value of an answer. What is absent is a dash.
-export function written(value: unknown, kind: Kind): string {
+// written writes a value of an answer, of a currency where it is money. What is absent is a dash.
+export function written(value: unknown, kind: Kind, currency = ''): string {
   if (value === null || value === undefined || value === '') return '–'
   const v = value as string | number
   switch (kind) {
@@ -41,7 +56,7 @@ export function written(value: unknown, kind: Kind): string {
     case 'count':
       return digits(v)
     case 'money':
-      return rounded(v, 2)
+      return rounded(v, places(currency))
     case 'price':
       return rounded(v, 4)
     case 'gpu-hours':

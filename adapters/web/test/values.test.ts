@@ -41,6 +41,11 @@ test('values are written with all of their digits', () => {
   assert.equal(time('yesterday'), 'yesterday')
 })
 
+test('money has the places of its currency', () => {
+  for (const [currency, want] of [['USD', '1,200.50'], ['JPY', '1,201'], ['KWD', '1,200.500'], ['points', '1,200.50'], ['', '1,200.50']] as const) assert.equal(written('1200.5', 'money', currency), want, currency)
+  assert.equal(written('12345678901234567890', 'money', 'JPY'), '12,345,678,901,234,567,890')
+})
+
 test('a command is quoted for a shell', () => {
   assert.equal(
     command('/api/v1/usage', { by: ['workspace'], workspace: "'; rm -rf / #", from: '2026-05-01' }),
