@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests the pages on the demo's log, with a real server and a real browser. It needs bin/quartermaster with the pages, and
 # Chromium: CHROMIUM names it, /usr/bin/chromium unless said otherwise. CI_LONG=1 adds themes and all journeys.
-# With QM_WEB_CONFIG, the configuration of instances on Kafka and Postgres, people log in there.
+# With QM_WEB_CONFIG, the configuration of instances on Kafka and Postgres, test/production.test.ts asks there.
 #
 #   adapters/web/build/test.sh [FILE...]
 set -euo pipefail
@@ -19,17 +19,22 @@ fi
 export QUARTERMASTER=${QUARTERMASTER:-$PWD/../../bin/quartermaster}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-if [ -z "${QM_WEB_DATA:-}" ]; then
+if [ -z "${QM_WEB_CONFIG:-}${QM_WEB_DATA:-}" ]; then
 	export QM_WEB_DATA=$tmp/log
 	"$QUARTERMASTER" demo --once --quiet --data-dir "$QM_WEB_DATA" >/dev/null
 fi
-# The identity provider where people log in. Tests that need it skip without it.
-if [ -z "${QM_IDP:-}" ] && "${GO:-go}" build -C ../../deploy/dev/idp -trimpath -o "$tmp/idp" .; then export QM_IDP=$tmp/idp; fi
-"$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine
-"$node" node_modules/typescript/bin/tsc --noEmit -p test
+# The identity provider where people log in, and the program that writes bad records. Tests that need them skip without.
+built() { # built NAME FOLDER PACKAGE
+	command -v "${GO:-go}" >/dev/null && "${GO:-go}" build -C "../../$2" -trimpath -o "$tmp/$1" "$3" && echo "$tmp/$1"
+}
+export QM_IDP=${QM_IDP:-$(built idp deploy/dev/idp .)} QM_PLANT=${QM_PLANT:-$(built plant . ./cmd/quartermaster/testdata/plant)}
 # One file after the other: they share the data directory, which one server holds.
 files=("$@")
-[ ${#files[@]} -gt 0 ] || mapfile -t files < <(find test -name '*.test.ts' | sort)
+if [ ${#files[@]} = 0 ]; then
+	"$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine
+	"$node" node_modules/typescript/bin/tsc --noEmit -p test
+	mapfile -t files < <(find test -name '*.test.ts' | sort)
+fi
 case ${files[0]} in
 *.test.ts) "$node" --test --test-concurrency=1 --test-reporter=spec "${files[@]}" ;;
 *) "$node" "${files[@]}" ;; # measures, or takes pictures

@@ -3,6 +3,9 @@ import type { Page } from 'playwright-core'
 import { commands } from '../src/api/commands.ts'
 import type { Site } from './site.ts'
 
+// Answering is what commands of a site answer.
+type Answering = Pick<Site, 'origin' | 'answer'>
+
 // Seen is a figure on the screen.
 export interface Seen {
   at: string // JSON pointer into the answer
@@ -86,7 +89,7 @@ function leads(schema: Schema | undefined, [name, ...rest]: string[]): boolean {
 const answers = new Map<string, Promise<unknown>>()
 
 // answered returns what the command answers, and asks it once.
-export function answered(site: Site, path: string, query: string): Promise<unknown> {
+export function answered(site: Answering, path: string, query: string): Promise<unknown> {
   const key = `${site.origin} ${path} ${query}`
   const known = answers.get(key)
   if (known) return known
@@ -101,7 +104,7 @@ function exact(text: string): unknown {
   return JSON.parse(text, digits as (key: string, value: unknown) => unknown)
 }
 
-async function ask(site: Site, path: string, words: string[]): Promise<unknown> {
+async function ask(site: Answering, path: string, words: string[]): Promise<unknown> {
   let text: string
   try {
     text = await site.answer([...words, '--limit', '0']) // all rows, of commands that have a limit

@@ -35,6 +35,37 @@ export async function oneCluster(): Promise<string> {
   return dir
 }
 
+// plant is the program that writes records that are no events, '' without. adapters/web/build/test.sh builds it with go.
+const plant = process.env['QM_PLANT'] ?? ''
+export const unhurt = plant ? false : 'QM_PLANT names no program that writes bad records: adapters/web/build/test.sh builds it with go'
+
+// hurt has a cluster, three records in quarantine, and a stream that lacks three events.
+export async function hurt(): Promise<string> {
+  const dir = await oneCluster()
+  await run(plant, [dir, 'garbage', 'gpu-twice', 'late'])
+  return dir
+}
+
+// largest is nearly the largest cost that a bill may have: more cents than a number of JavaScript counts.
+const largest = '999999999999999.97'
+
+// yen has a bill in yen and one in dollars that JavaScript could not add up.
+export async function yen(): Promise<string> {
+  const dir = await oneCluster()
+  for (const [issuer, currency, amounts] of [['tokyo', 'JPY', ['1200', '98']], ['big', 'USD', [largest, '0.01', '0.01']]] as const) {
+    const bill = join(dir, `${issuer}.csv`)
+    const lines = amounts.map((amount) => ({
+      BilledCost: amount, BillingAccountId: issuer, BillingAccountName: issuer, BillingCurrency: currency,
+      BillingPeriodEnd: '2026-06-01T00:00:00Z', BillingPeriodStart: '2026-05-01T00:00:00Z', ChargeCategory: 'Usage', ChargeClass: '', ChargeDescription: amount,
+      ChargePeriodEnd: '2026-05-01T01:00:00Z', ChargePeriodStart: '2026-05-01T00:00:00Z', ContractedCost: amount, EffectiveCost: amount, InvoiceId: issuer, InvoiceIssuerName: issuer, ListCost: amount,
+      PricingQuantity: '1', PricingUnit: 'Hours', ProviderName: issuer, PublisherName: issuer, ResourceId: issuer, ServiceCategory: 'Compute', ServiceName: issuer,
+    }))
+    await csv(bill, Object.keys(lines[0] ?? {}), lines.map((l) => Object.values(l)))
+    await run(program, ['import', 'focus', bill, '--data-dir', dir])
+  }
+  return dir
+}
+
 export async function manyWorkspaces(): Promise<string> {
   const dir = await empty()
   await apply(dir, { workspaces: Array.from({ length: 10_000 }, (_, n) => ({ id: `team-${String(n).padStart(5, '0')}`, parent: 'platform' })) })

@@ -1,14 +1,14 @@
 // A site where people log in with an identity provider: on a copy of the demo's log, or, where QM_WEB_CONFIG names the
 // configuration of an instance, on its Kafka and Postgres. QM_IDP is the provider, of deploy/dev/idp.
-import { execFile, spawn, type ChildProcess } from 'node:child_process'
-import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { execFile, spawn } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { createServer, type AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
-import { opened, program, ready, watched, type Site } from './site.ts'
+import { answered, copied, opened, program, ready, watched, type Site } from './site.ts'
 
 const run = promisify(execFile)
 
@@ -17,7 +17,6 @@ export const config = process.env['QM_WEB_CONFIG'] ?? ''
 
 export interface Public extends Omit<Site, 'link'> {
   command(...args: string[]): Promise<string> // as the owner of the home
-  restart(): Promise<void> // at the same address
 }
 
 // servePeople serves a log at an address where people log in, until it is closed.
@@ -38,30 +37,18 @@ export async function servePeople(): Promise<Public> {
     providers: [{ name: 'corp', issuer, audience: 'quartermaster', scopes: ['openid', 'groups'], browser_client_id: 'quartermaster-web', browser_secret_file: join(dir, 'secret') }],
   }
   const file = join(dir, 'serve.yaml')
-  const home = config ? (process.env['QUARTERMASTER_DATA_DIR'] ?? '') : join(dir, 'log')
+  const home = config ? (process.env['QUARTERMASTER_DATA_DIR'] ?? '') : await copied()
   if (config) {
     await writeFile(file, `${await readFile(config, 'utf8')}\napi: ${JSON.stringify(api)}\n`)
   } else {
-    const from = process.env['QM_WEB_DATA']
-    if (from) await cp(from, home, { recursive: true, filter: (name) => !name.endsWith('.sock') })
-    else await run(program, ['demo', '--once', '--quiet', '--data-dir', home], { maxBuffer: 1 << 26 })
     const { socket: _, ...listened } = api
     await writeFile(file, JSON.stringify({ api: listened }))
   }
   const where = config ? ['--config', file] : ['--data-dir', home]
   const socket = `unix:${config ? api.socket : join(home, 'api.sock')}`
-  const begin = async () => {
-    const args = ['serve', ...where, '--listen', '127.0.0.1:0', '-o', 'json', ...(config ? [] : ['--api-config', file, '--browser', '', '--advice=false'])]
-    const server = spawn(program, args, { stdio: ['ignore', 'inherit', 'pipe'], env: { ...process.env, QUARTERMASTER_INSTANCE: 'pages' } })
-    await ready(server)
-    return server
-  }
-  let server = await begin()
-  const end = async (of: ChildProcess) => {
-    const ended = new Promise((resolve) => of.once('exit', resolve))
-    of.kill('SIGTERM')
-    await ended
-  }
+  const args = ['serve', ...where, '--listen', '127.0.0.1:0', '-o', 'json', ...(config ? [] : ['--api-config', file, '--browser', '', '--advice=false'])]
+  const server = spawn(program, args, { stdio: ['ignore', 'inherit', 'pipe'], env: { ...process.env, QUARTERMASTER_INSTANCE: 'pages' } })
+  await ready(server)
   return {
     dir: home,
     origin,
@@ -69,16 +56,14 @@ export async function servePeople(): Promise<Public> {
       return (await run(program, [...args, ...where], { maxBuffer: 1 << 28 })).stdout
     },
     async answer(args) {
-      return (await run(program, [...args, '--server', socket], { maxBuffer: 1 << 28 })).stdout
-    },
-    async restart() {
-      await end(server)
-      server = await begin()
+      return answered([...args, '--server', socket])
     },
     async close() {
-      await end(server)
+      const ended = new Promise((resolve) => server.once('exit', resolve))
+      server.kill('SIGTERM')
+      await ended
       provider.kill()
-      await rm(dir, { recursive: true, force: true })
+      for (const made of config ? [dir] : [dir, home]) await rm(made, { recursive: true, force: true })
     },
   }
 }

@@ -352,7 +352,7 @@ func badRecords() (map[string]domain.Record, error) {
 	out := map[string]domain.Record{}
 	var errs error
 	add := func(name string, env domain.Envelope, spoil func(*domain.Record)) {
-		env.Time, env.Incarnation, env.Sequence = at, 1, 1
+		env.Time, env.Incarnation, env.Sequence = at, 1, max(env.Sequence, 1)
 		rec, err := wire.Encode(&env)
 		if spoil != nil {
 			spoil(&rec)
@@ -377,6 +377,9 @@ func badRecords() (map[string]domain.Record, error) {
 	add("sample", domain.Envelope{Source: "reporter/n9", Cluster: "lab", Event: &domain.NodeSampled{
 		Node: "n9", Interval: domain.Interval{From: at - domain.Hour, To: at}, IDs: id[:],
 	}}, func(r *domain.Record) { r.Value = r.Value[:len(r.Value)-1] })
+	late := node("reporter/n8") // too old, and three events before it are missing
+	late.Sequence, late.Event.(*domain.NodeRegistered).GPUs = 4, twice[:1]
+	add("late", late, nil)
 	out["garbage"] = domain.Record{Topic: domain.TopicTelemetry, Value: []byte("GET / HTTP/1.1\r\n")}
 	return out, errs
 }
