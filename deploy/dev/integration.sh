@@ -8,6 +8,7 @@
 #   integration.sh docs       only the commands of docs/operate/production.md, on the default ports
 #   integration.sh tests      only the tests and a short crash campaign
 #   integration.sh demo       only the demo
+#   integration.sh pages      only the pages in a browser, on the demo
 #   integration.sh access     only a day of customers, finance and an auditor, who ask three instances over the API
 #
 # With CI_LONG=1 the tests also start three brokers and kill them.
@@ -99,7 +100,7 @@ docs() {
 	QM_DEV_HOME=$home deploy/dev/postgres.sh clean
 	[ -z "$failed" ] || fail "the commands of $page"
 }
-if [ "$what" != demo ] && [ "$what" != access ]; then docs; fi
+case $what in all | docs | tests) docs ;; esac
 [ "$what" != docs ] || exit 0
 
 say 'starting Apache Kafka and Postgres'
@@ -117,9 +118,9 @@ access() {
 	QM_KAFKA_SH=$PWD/deploy/dev/kafka.sh "$go" test -count=1 -v -run '^TestProductionStory$' ./cmd/quartermaster
 }
 
-if [ "$what" != demo ]; then
+"$go" build -C deploy/dev/idp -trimpath -o "$run/idp" .
+if [ "$what" != demo ] && [ "$what" != pages ]; then
 	say 'installing identity providers of two makes'
-	"$go" build -C deploy/dev/idp -trimpath -o "$run/idp" .
 	deploy/dev/idp-node.sh install >"$run/idp-node.log" 2>&1 || fail 'oidc-provider was not installed'
 	export QM_IDP=$run/idp QM_IDP_NODE=$PWD/deploy/dev/idp-node.sh
 	if [ "$what" = access ]; then
@@ -183,7 +184,22 @@ folded_by() { # folded_by NAME...
 	done
 	say "folded by $want"
 }
+# The pages, by people who log in. The program may have been built without.
+pages() {
+	[ -f adapters/web/pages/index.html ] || { say 'the pages are NOT tested: make web builds them'; return; }
+	say 'the pages in a browser'
+	QM_WEB_CONFIG=$run/quartermaster.yaml QM_IDP=$run/idp QUARTERMASTER=$PWD/bin/quartermaster QUARTERMASTER_DATA_DIR=$run/demo \
+		adapters/web/build/test.sh test/production.test.ts
+}
 mkdir "$run/snapshots"
+if [ "$what" = pages ]; then
+	start a
+	folded_by a
+	qm demo --once --quiet --data-dir "$run/demo" >"$run/demo.log" 2>&1
+	pages
+	end TERM a
+	exit 0
+fi
 start a b c
 folded_by a b c
 qm config check
@@ -220,6 +236,8 @@ until wait "$demo"; do
 done
 say "the demo finished in $runs runs"
 grep -E 'difference|equal' "$run/demo.log" || true
+
+pages
 
 say 'another program writes in transactions, aborts one, and writes a batch that is too large'
 QM_SERVING_CONFIG=$run/quartermaster.yaml "$go" test -count=1 -run '^TestForeignWritesWhileServing$' ./cmd/quartermaster
