@@ -20,7 +20,9 @@ const (
 	// wholeDigits bounds input amounts: below 10¹⁵. A sum of 170,000 such amounts still fits. [Run]
 	// checks the sums of its lines once, and Add checks each sum.
 	wholeDigits = 15
-	one18       = 1e18
+	// sumDigits bounds sums that are kept as text: those of a thousand of the largest amounts.
+	sumDigits = 18
+	one18     = 1e18
 )
 
 // Amount is an exact amount of money: a signed 128-bit integer in units of 10⁻¹⁸ of the currency.
@@ -77,15 +79,18 @@ func pow10(n int64) *big.Int { return new(big.Int).Exp(big.NewInt(10), big.NewIn
 
 // ParseAmount reads a plain decimal in FOCUS form: an optional minus sign, digits, and at most 18
 // digits after a point. It accepts no exponent, plus sign or separator, and refuses 10¹⁵ or more.
-func ParseAmount(s string) (Amount, error) {
+func ParseAmount(s string) (Amount, error) { return parseAmount(s, wholeDigits) }
+
+// parseAmount reads what [ParseAmount] does, with at most 18 digits before the point.
+func parseAmount(s string, most int) (Amount, error) {
 	digits, negative := strings.CutPrefix(s, "-")
 	whole, fraction, point := strings.Cut(digits, ".")
 	if whole == "" || point && fraction == "" || len(fraction) > amountDigits {
 		return Amount{}, fmt.Errorf("amount %q is not a plain decimal with at most %d digits after the point", s, amountDigits)
 	}
 	whole = strings.TrimLeft(whole, "0")
-	if len(whole) > wholeDigits {
-		return Amount{}, fmt.Errorf("amount %q is not below 1e%d", s, wholeDigits)
+	if len(whole) > most {
+		return Amount{}, fmt.Errorf("amount %q is not below 1e%d", s, most)
 	}
 	w, ok := digitsOf(whole)
 	f, ok2 := digitsOf(fraction + strings.Repeat("0", amountDigits-len(fraction)))
@@ -159,9 +164,9 @@ func (a Amount) String() string {
 // MarshalText writes what [Amount.String] returns.
 func (a Amount) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads what [ParseAmount] reads.
+// UnmarshalText reads what [ParseAmount] reads, and sums below 10¹⁸.
 func (a *Amount) UnmarshalText(b []byte) (err error) {
-	*a, err = ParseAmount(string(b))
+	*a, err = parseAmount(string(b), sumDigits)
 	return err
 }
 

@@ -176,6 +176,23 @@ func TestAmountRefused(t *testing.T) {
 	}
 }
 
+// A sum of amounts is kept with a month, and may be larger than each of them.
+func TestSumIsReadBack(t *testing.T) {
+	for _, s := range []string{"1000000000000000.01", "-999999999999999999.999999999999999999"} {
+		var a Amount
+		if err := a.UnmarshalText([]byte(s)); err != nil || a.String() != s {
+			t.Errorf("%s is read as %v: %v", s, a, err)
+		}
+		var m Minor
+		if err := m.UnmarshalText([]byte(s)); err != nil || m.String() != s {
+			t.Errorf("%s is read as %v minor units: %v", s, m, err)
+		}
+	}
+	if err := new(Amount).UnmarshalText([]byte("1000000000000000000")); err == nil {
+		t.Error("1e18 is read")
+	}
+}
+
 func FuzzParseAmount(f *testing.F) {
 	for _, s := range []string{"0", "-0", "1.5", "-999999999999999.999999999999999999", "00012.340", "x"} {
 		f.Add(s)

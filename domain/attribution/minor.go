@@ -40,9 +40,9 @@ func (m Minor) String() string {
 // MarshalText writes what [Minor.String] returns.
 func (m Minor) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what [Minor.String] returns.
+// UnmarshalText reads what [Minor.String] returns, below 10¹⁸.
 func (m *Minor) UnmarshalText(b []byte) (err error) {
-	if m.Amount, err = ParseAmount(string(b)); err != nil {
+	if m.Amount, err = parseAmount(string(b), sumDigits); err != nil {
 		return fmt.Errorf("amount in minor units: %w", err)
 	}
 	_, fraction, _ := strings.Cut(string(b), ".")

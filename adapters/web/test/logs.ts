@@ -46,8 +46,8 @@ export async function hurt(): Promise<string> {
   return dir
 }
 
-// largest is nearly the largest cost that a bill may have: more cents than a number of JavaScript counts.
-const largest = '999999999999999.97'
+// largest is the largest cost that a bill may have: more cents than a number of JavaScript counts.
+const largest = '999999999999999.99'
 
 // yen has a bill in yen and one in dollars that JavaScript could not add up.
 export async function yen(): Promise<string> {
