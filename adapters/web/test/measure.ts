@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { CDPSession, Page } from 'playwright-core'
 import { browse, program, serve, settle, visit, type Site } from './site.ts'
-import { weigh } from './weigh.ts'
+import { scales } from './weigh.ts'
 
 const run = promisify(execFile)
 const runs = Number(process.env['QM_RUNS'] ?? 20)
@@ -50,12 +50,13 @@ async function pages(site: Site): Promise<void> {
     await page.goto(`${site.origin}/api/v1/login`) // a small answer of the same server
     bare.push((await page.evaluate('performance.getEntriesByType("navigation")[0].loadEventEnd')) as number)
   }
-  const fleet = await weigh(browser, site, '/fleet')
+  const weigh = await scales(browser, site)
+  const fleet = await weigh('/fleet')
   console.log(`${cpus().length} cores, load ${loadavg()[0]?.toFixed(1)}; a bare page of the same server is there after ${ms(median(bare))}\n`)
   row('Page', 'code, first load', 'after the fleet', 'answers', 'ready', 'answered', 'main thread')
   row('---', '---', '---', '---', '---', '---', '---')
   for (const path of paths) {
-    const { code, answers, assets } = await weigh(browser, site, path)
+    const { code, answers, assets } = await weigh(path)
     const further = [...assets].filter(([name]) => !fleet.assets.has(name)).reduce((sum, [, bytes]) => sum + bytes, 0)
     const ready: number[] = []
     const answered: number[] = []

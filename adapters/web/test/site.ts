@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { promisify } from 'node:util'
-import { chromium, type Browser, type BrowserContext, type Page } from 'playwright-core'
+import { chromium, type Browser, type BrowserContext, type Page, type Request } from 'playwright-core'
 
 const run = promisify(execFile)
 
@@ -90,10 +90,20 @@ export async function browse(): Promise<Browser> {
 const slow = Number(process.env['QM_WEB_SLOW'] ?? 1)
 const limit = 180_000
 
+// asked are the requests of a page that are not answered yet. Streams of events never are.
+const asked = new WeakMap<Page, Set<Request>>()
+
 // opened opens a context.
 export async function opened(browser: Browser, options: Parameters<Browser['newContext']>[0] = {}): Promise<BrowserContext> {
   const context = await browser.newContext(options)
   context.setDefaultTimeout(limit)
+  context.on('page', (page) => {
+    const open = new Set<Request>()
+    asked.set(page, open)
+    page.on('request', (r) => r.resourceType() !== 'eventsource' && open.add(r))
+    page.on('requestfinished', (r) => open.delete(r))
+    page.on('requestfailed', (r) => open.delete(r))
+  })
   if (slow > 1) {
     context.on('page', (page) => {
       void context.newCDPSession(page).then((line) => line.send('Emulation.setCPUThrottlingRate', { rate: slow }))
@@ -121,8 +131,12 @@ export async function visit(browser: Browser, site: Site, options: Parameters<Br
   return { context, page, faults }
 }
 
-// settle waits until everything that a page asks is answered.
+// settle waits until everything that a page asks is answered, and drawn.
 export async function settle(page: Page): Promise<void> {
-  await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]') && document.querySelector('h1'))
-  await page.waitForLoadState('networkidle')
+  const open = asked.get(page) ?? new Set()
+  do {
+    while (open.size > 0) await page.waitForTimeout(5)
+    await page.waitForFunction(() => !document.querySelector('[aria-busy="true"]') && document.querySelector('h1'))
+    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))))
+  } while (open.size > 0)
 }

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import type { Browser } from 'playwright-core'
 import { pages } from './pages.ts'
 import { browse, serve, type Site } from './site.ts'
-import { weigh } from './weigh.ts'
+import { scales } from './weigh.ts'
 
 let site: Site
 let browser: Browser
@@ -20,11 +20,12 @@ after(async () => {
 const kB = (bytes: number) => `${(bytes / 1000).toFixed(1)} kB`
 
 test('a first load is 60 kB of code at most, and each further page 35 kB', async (t) => {
-  const fleet = await weigh(browser, site, '/fleet')
+  const weigh = await scales(browser, site)
+  const fleet = await weigh('/fleet')
   const seen = new Set<string>()
   for (const path of pages.filter((p) => p.length < 60)) {
     await t.test(path, async (t) => {
-      const { code, answers, assets } = await weigh(browser, site, path)
+      const { code, answers, assets } = await weigh(path)
       const further = [...assets].filter(([name]) => !fleet.assets.has(name)).reduce((n, [, bytes]) => n + bytes, 0)
       t.diagnostic(`${kB(code)} of code, ${kB(further)} after the fleet, ${kB(answers)} of answers`)
       assert.ok(code <= 60_000, `${path}: ${kB(code)} of code and document at first`)

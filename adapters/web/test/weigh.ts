@@ -8,15 +8,15 @@ export interface Weight {
   assets: Map<string, number> // bytes of each script and style
 }
 
-// weigh loads a page for the first time: nothing is cached.
-export async function weigh(browser: Browser, site: Site, path: string): Promise<Weight> {
+// scales weigh pages, each as if it were loaded for the first time: nothing is cached.
+export async function scales(browser: Browser, site: Site): Promise<(path: string) => Promise<Weight>> {
   const { context, page } = await visit(browser, site)
   await settle(page)
   const devtools = await context.newCDPSession(page)
   await devtools.send('Network.enable')
-  await devtools.send('Network.clearBrowserCache')
+  await devtools.send('Network.setCacheDisabled', { cacheDisabled: true })
   const names = new Map<string, string>()
-  const weight: Weight = { code: 0, answers: 0, assets: new Map() }
+  let weight: Weight
   devtools.on('Network.responseReceived', (e) => names.set(e.requestId, new URL(e.response.url).pathname))
   devtools.on('Network.loadingFinished', (e) => {
     const name = names.get(e.requestId) ?? ''
@@ -24,8 +24,12 @@ export async function weigh(browser: Browser, site: Site, path: string): Promise
     else weight.code += e.encodedDataLength
     if (name.startsWith('/assets/')) weight.assets.set(name, e.encodedDataLength)
   })
-  await page.goto(site.origin + path)
-  await settle(page)
-  await context.close()
-  return weight
+  return async (path) => {
+    await page.goto('about:blank') // what the page before asked has ended
+    names.clear()
+    weight = { code: 0, answers: 0, assets: new Map() }
+    await page.goto(site.origin + path)
+    await settle(page)
+    return weight
+  }
 }
