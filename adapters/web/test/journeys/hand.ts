@@ -18,7 +18,7 @@ export interface Journey {
   job: string
   first?: boolean // one of those that run without CI_LONG
   walk: (hand: Hand) => Promise<End>
-  own?: boolean // it changes what others see, so it has a log of its own
+  own?: () => Promise<string> // the log, where it is not that of the others: it would change what they see
 }
 
 // End is what the screen says at the end, and the command whose answer says the same, at a pointer.

@@ -4,6 +4,8 @@ import assert from 'node:assert/strict'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { hurt } from '../logs.ts'
+import { copied } from '../site.ts'
 import type { Hand, Journey } from './hand.ts'
 
 const may = ['--period', '2026-05']
@@ -28,7 +30,7 @@ const finance: Journey[] = [
     person: 'finance',
     job: 'close a month with two signatures',
     first: true,
-    own: true,
+    own: copied,
     async walk(ana) {
       await ana.go('Costs')
       await ana.open('Close')
@@ -302,11 +304,14 @@ const operator: Journey[] = [
   {
     person: 'operator',
     job: 'what could not be folded',
+    own: hurt,
     async walk(hand) {
       await hand.go('Audit')
       await hand.open('Quarantine')
       await hand.choose('Only open', 'yes')
-      await hand.see('Every record was folded.')
+      await hand.press(/Open: how it is computed/)
+      await hand.see(/quartermaster quarantine list --open/)
+      await hand.press('Close')
       return hand.ends('quarantine list', '/open', '--open')
     },
   },
