@@ -28,7 +28,6 @@ built() { # built NAME FOLDER PACKAGE
 	command -v "${GO:-go}" >/dev/null && "${GO:-go}" build -C "../../$2" -trimpath -o "$tmp/$1" "$3" && echo "$tmp/$1"
 }
 export QM_IDP=${QM_IDP:-$(built idp deploy/dev/idp .)} QM_PLANT=${QM_PLANT:-$(built plant . ./cmd/quartermaster/testdata/plant)}
-# One file after the other: they share the data directory, which one server holds.
 files=("$@")
 if [ ${#files[@]} = 0 ]; then
 	"$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine
@@ -36,6 +35,6 @@ if [ ${#files[@]} = 0 ]; then
 	mapfile -t files < <(find test -name '*.test.ts' | sort)
 fi
 case ${files[0]} in
-*.test.ts) "$node" --test --test-concurrency=1 --test-reporter=spec "${files[@]}" ;;
+*.test.ts) "$node" --test --test-concurrency=2 --test-reporter=spec "${files[@]}" ;;
 *) "$node" "${files[@]}" ;; # measures, or takes pictures
 esac

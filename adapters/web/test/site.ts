@@ -29,10 +29,11 @@ export async function copied(): Promise<string> {
   return dir
 }
 
-// serve serves the demo's log until it is closed. A port is chosen unless one is named; a server that comes back has that of
-// before. It is ready once it says so. Rules are evaluated if one waits for that, and not otherwise, so that the log stays as it is.
-export async function serve(dir = process.env['QM_WEB_DATA'], port = '0', says = 'caught up'): Promise<Site> {
-  const own = dir ?? (await copied())
+// serve serves a log until it is closed: a copy of the demo's, unless one is named. A port is chosen unless one is named; a server
+// that comes back has that of before. It is ready once it says so. Rules are evaluated if one waits for that, and not otherwise, so
+// that the log stays as it is.
+export async function serve(dir = '', port = '0', says = 'caught up'): Promise<Site> {
+  const own = dir || (await copied())
   const server = spawn(program, ['serve', '--data-dir', own, '--listen', '127.0.0.1:0', '--browser', `127.0.0.1:${port}`, ...(says === 'caught up' ? ['--advice=false'] : []), '-o', 'json'], { stdio: ['ignore', 'ignore', 'pipe'] })
   const first = await ready(server, says)
   const socket = `unix:${join(own, 'api.sock')}`

@@ -2,13 +2,15 @@
 // is cancelled, and nothing that was typed is lost.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { cp, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
-import { browse, program, serve, settle, visit, type Site } from '../site.ts'
+import { browse, copied, program, serve, settle, visit, type Site } from '../site.ts'
+
+const long = process.env['CI_LONG'] === '1'
 
 let site: Site
 let browser: Browser
@@ -21,7 +23,7 @@ before(async () => {
 after(async () => {
   await browser?.close()
   await site?.close()
-  await rm(folder, { recursive: true, force: true })
+  for (const made of [folder, site.dir]) await rm(made, { recursive: true, force: true })
 })
 
 const yaml = (page: Page) => page.getByRole('textbox', { name: 'Scenario, as YAML' })
@@ -111,7 +113,7 @@ test('a long run is cancelled', async () => {
   await context.close()
 })
 
-test('from an edit to the fault at its line', async (t) => {
+test('from an edit to the fault at its line', { skip: !long }, async (t) => {
   const { context, page } = await visit(browser, site)
   await opened(page)
   const times: number[] = []
@@ -137,10 +139,9 @@ test('from an edit to the fault at its line', async (t) => {
   await context.close()
 })
 
-test('a frozen scenario is shown and answered again', async () => {
+test('a frozen scenario is shown and answered again', { skip: !long }, async () => {
   await site.close()
-  const dir = join(folder, 'log')
-  await cp(site.dir, dir, { recursive: true })
+  const dir = await copied()
   const file = '../../deploy/demo/scenarios/renewal.yaml'
   const frozen = (await promisify(execFile)(program, ['simulate', file, '--runs', '20', '--freeze', '-o', 'json', '--data-dir', dir], { maxBuffer: 1 << 26 })).stdout
   const { simulation, alternatives } = JSON.parse(frozen) as { simulation: string; alternatives: { p95_cost: string }[] }
