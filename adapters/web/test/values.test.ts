@@ -67,9 +67,10 @@ test('values are ordered by value, and text as people count', () => {
   assert.deepEqual(sorted(['gpu-10', 'gpu-9', null, 'Gpu-1'], false), [null, 'Gpu-1', 'gpu-9', 'gpu-10'])
 })
 
-test('a recorded plan is no answer as of its position', () => {
+test('a recorded plan or close is no answer as of its position', () => {
   assert.equal(asOf({ path: '/api/v1/usage', data: { position: 'qm.fleet/0=1' } }), 'qm.fleet/0=1')
   assert.equal(asOf({ path: '/api/v1/plan/show', data: { position: 'qm.fleet/0=1' } }), '')
+  assert.equal(asOf({ path: '/api/v1/costs/close/show', data: { position: 'qm.fleet/0=1' } }), '')
   assert.equal(asOf({ path: '/api/v1/plan/list', data: [] }), '')
 })
 

@@ -43,6 +43,7 @@ export interface Answer<P extends Operation = Operation> {
   notes: string[]
   next: string | null // path and query of the next page
   work?: string // path of the work that answered
+  text?: string // of that answer, as it came: digits that a number does not hold are kept
   against?: { data: Data<P>; next: string | null } // the same as of the moment that the page is compared with
 }
 
@@ -157,9 +158,9 @@ export function at(data: unknown, pointer: string): unknown {
   return value
 }
 
-// asOf returns the position as of which an operation answers the same for ever, '' if there is none. A recorded plan or scenario
-// has the position that it was computed at, when it was not recorded yet.
+// asOf returns the position as of which an operation answers the same for ever, '' if there is none. A recorded plan or scenario,
+// and a close, have the position that they were computed at, when they were not recorded yet.
 export function asOf({ path, data }: { path: string; data: unknown }): string {
-  if (path === '/api/v1/plan/show' || path === '/api/v1/simulate/show') return ''
+  if (['/api/v1/plan/show', '/api/v1/simulate/show', '/api/v1/costs/close/show'].includes(path)) return ''
   return (data as { position?: string } | null)?.position ?? ''
 }

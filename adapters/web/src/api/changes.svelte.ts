@@ -4,7 +4,16 @@ import { shown } from './question.svelte'
 // Changes follow the position of the log while a page is open. What is shown stays until whoever looks asks for the new: figures
 // that change under one's eyes cannot be read, and nothing is decided from a page that is old.
 class Changes {
-  newer = $state(false) // than what is shown
+  #newest = $state.raw(0n) // records of the log, as far as is known
+  #seen = $state.raw(0n) // of them, when whoever looks asked for the new last
+  // newer reports whether something that is shown, and is not as of the past, was answered before the newest records.
+  newer = $derived(
+    this.#newest > this.#seen &&
+      [...shown].some((q) => {
+        const of = q.again && q.answer && !('as_of' in q.answer.query && q.answer.query.as_of) ? asOf(q.answer) : '' // work is not done again by itself
+        return of !== '' && records(of) < this.#newest
+      }),
+  )
 
   // follow follows changes until the returned function is called.
   follow(): () => void {
@@ -13,10 +22,7 @@ class Changes {
       const events = new EventSource('/api/v1/changes')
       events.addEventListener('change', (e: MessageEvent<string>) => {
         const { position } = JSON.parse(e.data) as { position: string }
-        this.newer ||= [...shown].some((q) => {
-          const of = q.again && q.answer ? asOf(q.answer) : '' // work is not done again by itself
-          return of !== '' && records(of) < records(position)
-        })
+        this.#newest = records(position)
       })
       // A browser connects again if a line breaks, and not if it is refused, as by a server that has no place.
       events.onerror = () => {
@@ -33,7 +39,7 @@ class Changes {
 
   // show asks again for everything that is shown.
   show(): void {
-    this.newer = false
+    this.#seen = this.#newest
     for (const q of shown) q.again?.()
   }
 }

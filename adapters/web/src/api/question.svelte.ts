@@ -5,7 +5,7 @@ import { session } from '../session.svelte'
 import { view } from '../view.svelte'
 
 // shown are the answers that the page shows: its bar names their positions.
-export const shown = new SvelteSet<{ readonly answer: { path: string; data: unknown; notes: string[] } | null; again?(): void }>()
+export const shown = new SvelteSet<{ readonly answer: { path: string; query: object; data: unknown; notes: string[] } | null; again?(): void }>()
 
 // Question asks an operation, and again whenever what it asks changes. While it asks, the answer before stays. If another
 // question is refused, it goes: it would be taken for that of what is refused. A question is made while a component is set up,
@@ -13,6 +13,7 @@ export const shown = new SvelteSet<{ readonly answer: { path: string; data: unkn
 export class Question<P extends Reading> {
   answer = $state.raw<Answer<P> | null>(null)
   problem = $state.raw<Problem | null>(null)
+  alone = $state.raw<Problem | null>(null) // why the answer is not compared
   asking = $state(true)
   #again = $state(0)
   #more: AbortController | null = null
@@ -39,9 +40,12 @@ export class Question<P extends Reading> {
     const ends = new AbortController()
     this.#more?.abort()
     this.asking = true
-    const other = against ? ask(path, { ...query, as_of: against }, ends.signal) : null
+    const other = against ? ask(path, { ...query, as_of: against }, ends.signal).catch((e: unknown) => problemIn(e)) : null
     Promise.all([ask(path, query, ends.signal), other]).then(
-      ([answer, other]) => this.#take(other ? { ...answer, against: other } : answer),
+      ([answer, other]) => {
+        this.alone = other instanceof Problem ? other : null
+        this.#take(other && !(other instanceof Problem) ? { ...answer, against: other } : answer)
+      },
       (e: unknown) => !ends.signal.aborted && this.#fail(e, query),
     )
     return () => ends.abort()
@@ -74,9 +78,13 @@ export class Question<P extends Reading> {
   }
 
   #fail(e: unknown, asked: Query<P> | null = null): void {
-    this.problem = e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))
+    this.problem = problemIn(e)
     this.asking = false
     if (this.problem.status === 401) void session.ended() // what is typed stays; after a login it is asked again
     else if (asked && JSON.stringify(asked) !== JSON.stringify(this.answer?.query)) this.answer = null
   }
+}
+
+function problemIn(e: unknown): Problem {
+  return e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))
 }

@@ -53,8 +53,9 @@ export class Work<P extends Working> {
       if (state.state === 'cancelled') throw new Problem(409, 'conflict', 'The work was ended. Begin it again.')
       const answered = await send(`${at}/answer`)
       if (!answered.ok) throw await problemOf(answered)
-      const data = read(await answered.text()) as Data<P>
-      if (turn === this.#turn) this.answer = { path: this.path, query, data, notes: state.notes ?? [], next: null, work: at }
+      const text = await answered.text()
+      const data = read(text) as Data<P>
+      if (turn === this.#turn) this.answer = { path: this.path, query, data, text, notes: state.notes ?? [], next: null, work: at }
     } catch (e) {
       if (turn !== this.#turn) return
       this.problem = e instanceof Problem ? e : new Problem(0, 'unavailable', String(e))

@@ -22,6 +22,13 @@ test('a month is compared with the moment before a bill', async () => {
     const of = (workspace: string) => (then.groups.find((g) => g.key.workspace === workspace)?.billed_minor ?? '').replace(/\B(?=(\d{3})+\.)/g, ',')
     const row = page.locator('table[data-path]').getByRole('row', { name: /^search/ })
     const changed = await row.innerText()
+    await page.goto(`${site.origin}/costs?period=2026-05&against=no-such-snapshot`)
+    await settle(page)
+    await page.getByText(/not compared\. .*no-such-snapshot/).first().waitFor()
+    await row.waitFor()
+    assert.ok(!(await row.innerText()).includes('was '), 'a comparison that there is not')
+    await page.goBack()
+    await settle(page)
     assert.ok(changed.includes(`was ${of('search')}`) || (of('search') === '' && changed.includes('new')), changed)
     assert.deepEqual(faults, [])
   } finally {
