@@ -128,6 +128,7 @@ test('a session that is ended in the middle of an edit loses nothing that was ty
   const ended = drawer.getByText('Your session has ended.')
   for (const end = Date.now() + 180_000; Date.now() < end && !(await ended.isVisible()); await page.waitForTimeout(300)) await show.click()
   await ended.waitFor()
+  assert.deepEqual(await violations(page), [], 'axe')
   assert.equal(await text.inputValue(), 'summary: half a sentence')
   const [beside] = await Promise.all([context.waitForEvent('page'), drawer.getByRole('link', { name: 'Log in with corp' }).click()])
   await beside.locator('input[name=username]').fill('bob')
