@@ -28,6 +28,14 @@ export function rounded(value: string | number, places: number): string {
   return scaled(`${parts[1]}${rest}`, 10n ** BigInt(rest.length), places)
 }
 
+// percent writes a share as a percentage with one place. JSON writes very small and very large ones with an exponent.
+function percent(share: string | number): string {
+  const parts = /^(-?\d+)(?:\.(\d+))?$/.exec(String(share))
+  if (!parts) return `${(Number(share) * 100).toFixed(1)}%`
+  const rest = parts[2] ?? ''
+  return `${scaled(`${parts[1]}${rest}00`, 10n ** BigInt(rest.length), 1)}%`
+}
+
 const known = new Map<string, number>()
 
 // places returns how many places a currency has: yen have none. It is two if nothing is known of it.
@@ -66,7 +74,7 @@ export function written(value: unknown, kind: Kind, currency = ''): string {
     case 'micros':
       return `${scaled(v, 1000n, 1)} ms`
     case 'fraction':
-      return `${(Number(v) * 100).toFixed(1)}%`
+      return percent(v)
     case 'time':
       return time(String(v))
     default:

@@ -27,6 +27,11 @@ test('values are written with all of their digits', () => {
     [null, 'money', '–'],
     ['', 'count', '–'],
     [333, 'permille', '33.3%'],
+    ['0.45', 'fraction', '45.0%'],
+    [0.2675, 'fraction', '26.8%'], // 26.749999999999996 as a product
+    ['-0.0005', 'fraction', '-0.1%'],
+    [1, 'fraction', '100.0%'],
+    [5e-7, 'fraction', '0.0%'],
     ['2026-05-01T00:00:00Z', 'time', '2026-05-01'],
     ['2026-05-01T10:30:01.5Z', 'time', '2026-05-01 10:30:01.5'],
     // What is not a number is shown, and stops nothing.
