@@ -9,7 +9,7 @@ import { promisify } from 'node:util'
 import type { Browser } from 'playwright-core'
 import { hurt, unhurt } from '../logs.ts'
 import { browse, copied, program, serve, type Site } from '../site.ts'
-import { Hand, holds, type End, type Journey, type Way } from './hand.ts'
+import { Hand, said, type End, type Journey, type Way } from './hand.ts'
 import { journeys } from './journeys.ts'
 import { report, type Walked } from './report.ts'
 
@@ -66,10 +66,11 @@ async function alone(journey: Journey, by: Way, log: () => Promise<string>): Pro
 async function walk(journey: Journey, by: Way, site: Site): Promise<void> {
   const hand = await Hand.comes(by, site, browser)
   let end: End | undefined
-  let problem = ''
+  let [want, problem] = ['', '']
   try {
     end = await journey.walk(hand)
-    await holds(site, end)
+    want = await said(site, end)
+    assert.equal(end.shown, want, `quartermaster ${end.command.join(' ')}: ${end.at}`)
     assert.deepEqual(hand.faults, [])
   } catch (e) {
     problem = String(e)
@@ -78,7 +79,7 @@ async function walk(journey: Journey, by: Way, site: Site): Promise<void> {
     if (folder) {
       const picture = `${journeys.indexOf(journey) + 1}-${by}.png`
       await (end?.page ?? hand.page).screenshot({ path: join(folder, picture) }).catch(() => {})
-      walked.push({ journey, by, end, problem, picture })
+      walked.push({ journey, by, end, said: want, problem, picture })
     }
     await hand.leaves()
   }
