@@ -96,13 +96,20 @@ export function local(text: string): string {
   return new Date(text).toLocaleString(undefined, { dateStyle: 'medium', timeStyle: 'long' })
 }
 
-const words = new Intl.Collator('en', { numeric: true })
+const words = new Intl.Collator('en')
+const counting = new Intl.Collator('en', { numeric: true }) // a fifth as fast
 
-// order compares values: numbers by value, however many digits they have, others as text. What is absent comes first.
-export function order(a: unknown, b: unknown, numeric: boolean): number {
-  const x = String(a ?? '')
-  const y = String(b ?? '')
-  const off = numeric ? Number(x) - Number(y) : 0
+// sortable returns a value as order reads it: numbers within text have one length, so that text is in order as people count. What
+// is absent comes first.
+export function sortable(value: unknown, numeric: boolean): string {
+  const text = String(value ?? '')
+  return numeric ? text : text.replace(/\d+/g, (digits) => digits.padStart(20, '0'))
+}
+
+// order compares sortable values: numbers by value, however many digits they have, others as text.
+export function order(x: string, y: string, numeric: boolean): number {
+  if (!numeric) return words.compare(x, y)
+  const off = Number(x) - Number(y)
   if (off) return off
-  return numeric && x.startsWith('-') && y.startsWith('-') ? words.compare(y, x) : words.compare(x, y)
+  return x.startsWith('-') && y.startsWith('-') ? counting.compare(y, x) : counting.compare(x, y)
 }

@@ -72,6 +72,23 @@ export async function manyWorkspaces(): Promise<string> {
   return dir
 }
 
+// manyGPUs is a fleet of 100,000 GPUs in ten clusters, each with an activity of its own in one hour, which ends at manyUntil.
+export const manyUntil = '2026-05-01T01:00:00Z'
+export async function manyGPUs(): Promise<string> {
+  const dir = await empty()
+  const clusters = Array.from({ length: 10 }, (_, n) => `big-${n}`)
+  await apply(dir, { clusters: clusters.map((id) => ({ id, provider: 'own', provider_class: 'owned', region: 'r' })), regions: [{ id: 'r', country: 'DE' }] })
+  let seed = 1
+  const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647
+  for (const cluster of clusters) {
+    const file = join(dir, `${cluster}.csv`)
+    const activity = Array.from({ length: 9_000 }, () => Math.floor(100 * random())).join(';')
+    await csv(file, ['hour', 'vc', 'total_gpu', 'running_gpu_mean', 'running_gpu_max', 'pending_gpu_mean', 'pending_gpu_max', 'running_sm_active'], [['2026-05-01 00:00', 'n', '10000', '9000', '9000', '0', '0', activity]])
+    await run(program, ['import', 'usage', file, '--cluster', cluster, '--zone', 'UTC', '--gpu-model', 'H100', '--interval', '1h', '--data-dir', dir])
+  }
+  return dir
+}
+
 async function apply(dir: string, declared: object): Promise<void> {
   const file = join(dir, 'estate.yaml')
   await writeFile(file, JSON.stringify({ apiVersion: 'quartermaster/v1', kind: 'Estate', workspace: 'platform', effective_from: '2026-05-01', ...declared }))

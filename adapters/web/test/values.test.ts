@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { asOf, at, read, search } from '../src/api/ask.ts'
 import { command } from '../src/api/command.ts'
-import { digits, order, rounded, time, written, type Kind } from '../src/format.ts'
+import { digits, order, rounded, sortable, time, written, type Kind } from '../src/format.ts'
 import { between, instants, step } from '../src/parts/axis.ts'
 
 test('numbers that JavaScript cannot hold stay digits', () => {
@@ -65,7 +65,7 @@ test('a pointer finds names with slashes', () => {
 })
 
 test('values are ordered by value, and text as people count', () => {
-  const sorted = (all: unknown[], numeric: boolean) => [...all].sort((a, b) => order(a, b, numeric))
+  const sorted = (all: unknown[], numeric: boolean) => [...all].sort((a, b) => order(sortable(a, numeric), sortable(b, numeric), numeric))
   assert.deepEqual(sorted(['12345678901234567891', '9', '-12345678901234567890', '12345678901234567890', '-12345678901234567891', 10, '1.5'], true), [
     '-12345678901234567891', '-12345678901234567890', '1.5', '9', 10, '12345678901234567890', '12345678901234567891',
   ])

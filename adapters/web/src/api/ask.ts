@@ -118,9 +118,10 @@ export async function ask<P extends Reading>(path: P, query: Query<P>, signal?: 
   return asked(path, query, address(path, query), signal)
 }
 
-// more asks for the page after an answer.
-export async function more<P extends Reading>(of: Answer<P>, signal?: AbortSignal): Promise<Answer<P>> {
-  return asked(of.path, of.query, of.next ?? '', signal)
+// more asks for the page after an answer, with as many rows as that or, to sort them, with many.
+export async function more<P extends Reading>(of: Answer<P>, many: boolean, signal?: AbortSignal): Promise<Answer<P>> {
+  const next = of.next ?? ''
+  return asked(of.path, of.query, many ? next.replace(/\blimit=\d+/, 'limit=10000') : next, signal)
 }
 
 async function asked<P extends Reading>(path: P, query: Query<P>, url: string, signal?: AbortSignal): Promise<Answer<P>> {

@@ -55,19 +55,20 @@ export class Question<P extends Reading> {
     this.#again++
   }
 
-  // more adds the rows of the next page to the list of the answer; '': the answer is the list.
-  async more(list = ''): Promise<void> {
+  // more adds the rows of the next page, or many, to the list of the answer; '': the answer is the list.
+  async more(list: string, many: boolean): Promise<void> {
     const before = this.answer
     if (!before?.next) return
-    this.#more = new AbortController()
+    this.#more?.abort()
+    const ends = (this.#more = new AbortController())
     this.asking = true
     try {
-      const next = await more(before, this.#more.signal)
+      const next = await more(before, many, ends.signal)
       const rows = (of: Answer<P>) => (list ? (of.data as Record<string, unknown[]>)[list] : (of.data as unknown[])) ?? []
       const all = [...rows(before), ...rows(next)]
       this.#take({ ...before, next: next.next, data: (list ? { ...(before.data as object), [list]: all } : all) as typeof before.data })
     } catch (e) {
-      if (!this.#more.signal.aborted) this.#fail(e)
+      if (!ends.signal.aborted) this.#fail(e)
     }
   }
 
