@@ -124,6 +124,21 @@ func (s Record) of(rec *domain.Record, env *domain.Envelope) Record {
 	return s
 }
 
+// Attributes returns the record with the attributes of its event alone, without its data, which can be long.
+func (s Record) Attributes() (Record, error) {
+	if len(s.Event) == 0 {
+		return s, nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(s.Event, &members); err != nil {
+		return Record{}, err
+	}
+	delete(members, "data")
+	var err error
+	s.Event, err = json.Marshal(members)
+	return s, err
+}
+
 func partitionsOf(topics []string) ([]domain.TopicPartition, error) {
 	all := domain.AllPartitions()
 	if len(topics) == 0 {

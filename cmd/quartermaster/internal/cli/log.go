@@ -70,6 +70,7 @@ func (a *Program) logTailCommand() *cobra.Command {
 	var (
 		q           app.Newest
 		follow      bool
+		attributes  bool
 		since, till string
 	)
 	cmd := &cobra.Command{
@@ -85,7 +86,14 @@ What is selected by its content is searched in the newest 1,048,576 records of e
 			if err := cmp.Or(timeFlag("since", since, &q.From), timeFlag("until", till, &q.To)); err != nil {
 				return err
 			}
-			stopped, err := a.caller().Tail(cmd.Context(), q, follow, func(r app.Record) error { return a.writeRecord(a.out, r) })
+			stopped, err := a.caller().Tail(cmd.Context(), q, follow, func(r app.Record) (err error) {
+				if attributes {
+					if r, err = r.Attributes(); err != nil {
+						return err
+					}
+				}
+				return a.writeRecord(a.out, r)
+			})
 			for _, tp := range stopped {
 				a.note("older records of %s were not searched", tp)
 			}
@@ -95,6 +103,7 @@ What is selected by its content is searched in the newest 1,048,576 records of e
 	f := cmd.Flags()
 	f.IntVarP(&q.Lines, "lines", "n", 10, "number of events")
 	f.BoolVarP(&follow, "follow", "f", false, "continue with new events until interrupted")
+	f.BoolVar(&attributes, "attributes", false, "leave out the data of events, which can be long")
 	f.StringSliceVar(&q.Topics, "topic", nil, "topics, for example qm.fleet (default all)")
 	f.StringSliceVar(&q.Types, "type", nil, "only events of these types, for example PolicySet")
 	f.StringVar(&q.Workspace, "workspace", "", "only events that name this workspace")
