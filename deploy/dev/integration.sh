@@ -189,7 +189,7 @@ pages() {
 	[ -f adapters/web/pages/index.html ] || { say 'the pages are NOT tested: make web builds them'; return; }
 	say 'the pages in a browser'
 	QM_WEB_CONFIG=$run/quartermaster.yaml QM_IDP=$run/idp QUARTERMASTER=$PWD/bin/quartermaster QUARTERMASTER_DATA_DIR=$run/demo \
-		adapters/web/build/test.sh test/production.test.ts
+		QM_WEB_POSTGRES="$PWD/deploy/dev/postgres.sh --dir $run/postgres --port $postgres_port" adapters/web/build/test.sh test/production.test.ts
 }
 mkdir "$run/snapshots"
 if [ "$what" = pages ]; then

@@ -1,12 +1,16 @@
 // The pages on Apache Kafka and Postgres, where people log in. deploy/dev/integration.sh starts the servers and loads the demo.
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { promisify } from 'node:util'
 import type { Browser, Page } from 'playwright-core'
 import { violations } from './axe.ts'
 import { answered, figures, found, misread } from './figures.ts'
 import { config, idp, login, servePeople, type Public } from './people.ts'
 import { browse, settle } from './site.ts'
+
+const run = promisify(execFile)
 
 const skip = config && idp ? false : 'QM_WEB_CONFIG and QM_IDP name no instance on Kafka and Postgres and no identity provider'
 
@@ -78,6 +82,33 @@ test('an open page hears of newer events, and shows them when it is asked to', {
   await newer.click()
   await page.waitForFunction((text) => !document.querySelector('footer')?.textContent?.includes(text), before)
   assert.deepEqual(faults, [])
+  await context.close()
+})
+
+// The words of deploy/dev/postgres.sh, with its options.
+const [postgres = '', ...options] = (process.env['QM_WEB_POSTGRES'] ?? '').split(' ')
+
+test('a page that is opened while the database is away says so, and is there afterwards', { skip: skip || (long && postgres ? false : 'it stops the database: CI_LONG=1 and QM_WEB_POSTGRES') }, async () => {
+  const { context, page, faults } = await login(browser, site, 'ana')
+  await settle(page)
+  const before = (await figures(page)).map((f) => f.value)
+  try {
+    await run(postgres, ['immediate', ...options])
+    await page.goto(`${site.origin}/models`)
+    await page.getByRole('alert').getByText('This page could not be loaded').waitFor()
+    assert.equal(await page.locator('data, table').count(), 0)
+    assert.deepEqual(await violations(page), [], 'axe')
+  } finally {
+    await run(postgres, ['start', ...options])
+  }
+  for (const end = Date.now() + 60_000; ; await page.waitForTimeout(500)) {
+    await page.goto(`${site.origin}/fleet`)
+    await settle(page)
+    if ((await page.getByRole('alert').count()) === 0 && (await figures(page)).length > 0) break
+    assert.ok(Date.now() < end, await page.getByRole('alert').first().innerText())
+  }
+  assert.deepEqual((await figures(page)).map((f) => f.value), before)
+  assert.deepEqual(faults.filter((f) => !/status of 5/.test(f)), [])
   await context.close()
 })
 
