@@ -2,10 +2,11 @@
 import type { Browser } from 'playwright-core'
 import { settle, visit, type Site } from './site.ts'
 
-// watch lets a page note when its first answer is painted: a figure, a table or words; or the field of a scenario.
+// watch lets a page note when its main figure is painted: the first answer, with those within it, or the field of a scenario.
 export const watch = `(() => {
   window.watch = () => { window.painted = undefined; requestAnimationFrame(look) }
-  const look = () => document.querySelector('main .asked[aria-busy=false] :is(data, table, p), main textarea') ? requestAnimationFrame(() => { window.painted = performance.now() }) : requestAnimationFrame(look)
+  const there = (of) => of && (of.matches('textarea') || (!of.matches('[aria-busy=true]') && !of.querySelector('[aria-busy=true]') && of.querySelector('data, table, p')))
+  const look = () => there(document.querySelector('main :is(.asked, textarea)')) ? requestAnimationFrame(() => { window.painted = performance.now() }) : requestAnimationFrame(look)
   window.watch()
 })()`
 
