@@ -196,6 +196,21 @@ test('a session that ends in the middle of an edit', async (t) => {
   await context.close()
 })
 
+test('a part of a page whose code is not there any more says so', async (t) => {
+  const site = await served(t, dir)
+  const { context, page } = await visit(browser, site)
+  await page.goto(`${site.origin}/costs?period=2026-05`)
+  await settle(page)
+  await page.route('**/assets/*', (route) => route.fulfill({ status: 404, body: 'another program has other files' }))
+  await page.getByRole('link', { name: 'Statements' }).click()
+  await page.getByRole('alert').getByText('A part of this page could not be loaded').waitFor()
+  await page.unroute('**/assets/*')
+  await page.getByRole('link', { name: 'Load the page again' }).click()
+  await page.getByRole('heading', { name: 'As documents' }).waitFor()
+  assert.equal(await page.getByRole('alert').count(), 0)
+  await context.close()
+})
+
 test('who is not logged in sees nothing, and gets the page after', async (t) => {
   const site = await served(t, dir)
   const context = await opened(browser)
