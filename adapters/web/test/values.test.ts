@@ -82,6 +82,7 @@ test('a recorded plan or close is no answer as of its position', () => {
 test('an axis has marks at round values', () => {
   assert.deepEqual([0.03, 0.2, 1, 17, 250, 501].map(step), [0.05, 0.2, 1, 20, 500, 1000])
   assert.deepEqual(between(-50, 149, 50), [-50, 0, 50, 100])
+  assert.equal(between(0, 7 * 1e-4, 1e-4).length, 8) // 7 · 0.0001 / 0.0001 is less than 7
   const marks = (from: string, to: string, most: number) => instants(Date.parse(from) / 1000, Date.parse(to) / 1000, most).map((m) => m.text)
   assert.deepEqual(marks('2026-05-31T20:00:00Z', '2026-06-01T15:00:00Z', 4), ['00:00', '06:00', '12:00'].with(0, '06-01'))
   assert.deepEqual(marks('2026-05-25T00:00:00Z', '2026-06-01T00:00:00Z', 8), ['05-25', '05-26', '05-27', '05-28', '05-29', '05-30', '05-31', '06-01'])

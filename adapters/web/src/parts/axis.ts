@@ -10,8 +10,9 @@ export function step(least: number): number {
 
 // between returns the multiples of a step from one value to another.
 export function between(from: number, to: number, by: number): number[] {
-  const first = Math.ceil(from / by)
-  return Array.from({ length: Math.max(0, Math.floor(to / by) - first + 1) }, (_, n) => (first + n) * by)
+  const near = 1e-9 // of a step: 7 · 0.0001 / 0.0001 is less than 7
+  const first = Math.ceil(from / by - near)
+  return Array.from({ length: Math.max(0, Math.floor(to / by + near) - first + 1) }, (_, n) => (first + n) * by)
 }
 
 export interface Mark {
