@@ -23,11 +23,14 @@ if [ -z "${QM_WEB_CONFIG:-}${QM_WEB_DATA:-}" ]; then
 	export QM_WEB_DATA=$tmp/log
 	"$QUARTERMASTER" demo --once --quiet --data-dir "$QM_WEB_DATA" >/dev/null
 fi
-# The identity provider where people log in, and the program that writes bad records. Tests that need them skip without.
+# The identity provider where people log in, and the program that writes bad records. Tests that need them skip without Go.
 built() { # built NAME FOLDER PACKAGE
-	command -v "${GO:-go}" >/dev/null && "${GO:-go}" build -C "../../$2" -trimpath -o "$tmp/$1" "$3" && echo "$tmp/$1"
+	command -v "${GO:-go}" >/dev/null || return 0
+	"${GO:-go}" build -C "../../$2" -trimpath -o "$tmp/$1" "$3" && echo "$tmp/$1"
 }
-export QM_IDP=${QM_IDP:-$(built idp deploy/dev/idp .)} QM_PLANT=${QM_PLANT:-$(built plant . ./cmd/quartermaster/testdata/plant)}
+QM_IDP=${QM_IDP:-$(built idp deploy/dev/idp .)}
+QM_PLANT=${QM_PLANT:-$(built plant . ./cmd/quartermaster/testdata/plant)}
+export QM_IDP QM_PLANT
 files=("$@")
 if [ ${#files[@]} = 0 ]; then
 	"$node" node_modules/svelte-check/bin/svelte-check --fail-on-warnings --output machine

@@ -101,7 +101,7 @@ test('a page that is opened while the database is away says so, and is there aft
   } finally {
     await run(postgres, ['start', ...options])
   }
-  for (const end = Date.now() + 60_000; ; await page.waitForTimeout(500)) {
+  for (const end = Date.now() + 180_000; ; await page.waitForTimeout(500)) {
     await page.goto(`${site.origin}/fleet`)
     await settle(page)
     if ((await page.getByRole('alert').count()) === 0 && (await figures(page)).length > 0) break
