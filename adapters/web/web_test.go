@@ -53,7 +53,11 @@ func TestPacked(t *testing.T) {
 	if len(assets) < 2 {
 		t.Fatalf("the document names %d assets: %s", len(assets), document)
 	}
-	for _, path := range append(assets, "/") {
+	costs := get(t, http.MethodGet, "/costs?period=2026-05", nil).Body.String()
+	if costs == document || !strings.Contains(costs, `href="/api/v1/overview"`) || !strings.Contains(costs, "/assets/Costs-") {
+		t.Errorf("the document of a page does not name what the page needs: %s", costs)
+	}
+	for _, path := range append(assets, "/", "/costs") {
 		plain, packed := get(t, http.MethodGet, path, nil), get(t, http.MethodGet, path, map[string]string{"Accept-Encoding": "br;q=0, gzip;q=0.5"})
 		want := plain.Body.Bytes()
 		got, err := unpack(packed.Body.Bytes())

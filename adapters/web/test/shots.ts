@@ -17,7 +17,6 @@ const { page } = await visit(browser, site, { viewport: { width: 1200, height: 7
 for (const [name, path] of shots) {
   await page.goto(site.origin + path)
   await settle(page)
-  await page.waitForTimeout(500) // curves are drawn after their library is loaded
   const file = `${folder}${name}.png`
   await page.screenshot({ path: file })
   const { size } = await stat(file)
