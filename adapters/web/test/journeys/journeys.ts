@@ -248,12 +248,12 @@ const auditor: Journey[] = [
   },
   {
     person: 'auditor',
-    job: 'who may read what, since when',
+    job: 'who could have read what, since when',
     async walk(hand) {
       await hand.go('Audit')
       await hand.open('Access')
       await hand.type('Principal', 'account:journey')
-      return hand.ends('access list', '/grants/0/from', '--principal', 'account:journey')
+      return hand.ends('audit access', '/could/0/from', '--principal', 'account:journey')
     },
   },
 ]
