@@ -275,7 +275,7 @@ func (e *DeniedError) Error() string {
 	case rule.Within:
 		return fmt.Sprintf("your rights do not cover %q: that takes the role %s; an admin of your workspace can grant it", e.Operation, takes)
 	default:
-		return fmt.Sprintf("your rights do not cover %q: that takes the role %s for the whole estate; an admin of it can grant it", e.Operation, takes)
+		return fmt.Sprintf("your rights do not cover %q: that takes the role %s for the whole estate; an admin of the estate can grant it", e.Operation, takes)
 	}
 }
 

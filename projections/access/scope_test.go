@@ -229,3 +229,16 @@ func TestBelow(t *testing.T) {
 		}
 	}
 }
+
+// Who is refused is told which roles cover it, and whom to ask for one.
+func TestDeniedNamesRoles(t *testing.T) {
+	for operation, want := range map[string]string{
+		"access list": `your rights do not cover "access list": that takes the role admin or auditor for the whole estate; an admin of the estate can grant it`,
+		"audit trail": `your rights do not cover "audit trail": that takes the role admin or auditor; an admin of your workspace can grant it`,
+		"no such":     `your rights do not cover "no such"`,
+	} {
+		if got := (&access.DeniedError{Operation: operation}).Error(); got != want {
+			t.Errorf("%s: %s", operation, got)
+		}
+	}
+}
