@@ -273,14 +273,15 @@ func (a Amount) Abs() Amount {
 // Add returns a+b. It panics beyond 1.7·10²⁰. A sum of fewer than 170,000 input amounts cannot
 // reach that.
 func (a Amount) Add(b Amount) Amount {
-	s, ok := a.add(b)
+	s, ok := a.TryAdd(b)
 	if !ok {
 		panic("attribution: a sum of amounts is beyond 1.7e20")
 	}
 	return s
 }
 
-func (a Amount) add(b Amount) (sum Amount, ok bool) {
+// TryAdd is Add for amounts that nobody bounded: ok is false where Add panics.
+func (a Amount) TryAdd(b Amount) (sum Amount, ok bool) {
 	lo, carry := bits.Add64(a.lo, b.lo, 0)
 	hi := a.hi + b.hi + int64(carry)
 	// On overflow, both operands have the opposite sign.

@@ -136,7 +136,7 @@ func readBook(in *Input, ex *exceptions) (*book, error) {
 			if a.hi == math.MinInt64 {
 				return errTooMuch
 			}
-			if total, ok = total.add(a.Abs()); !ok {
+			if total, ok = total.TryAdd(a.Abs()); !ok {
 				return errTooMuch
 			}
 		}

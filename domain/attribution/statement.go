@@ -117,7 +117,7 @@ func newReconciliations(b *book, invoices []Invoice, ex *exceptions) (*reconcili
 		}
 		for _, a := range append([]InvoiceDetail{{Amount: v.Total}}, v.Details...) {
 			var ok bool
-			if total, ok = total.add(a.Amount.Abs()); !ok {
+			if total, ok = total.TryAdd(a.Amount.Abs()); !ok {
 				return nil, errors.New("the magnitudes of the invoices and their rows add up to more than 1.7e20")
 			}
 		}

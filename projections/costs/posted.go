@@ -511,7 +511,12 @@ func (k *keptPosting) read(r *decoder, to targets) error {
 	for i := range k.Held {
 		m := &k.Held[i]
 		moved = append(moved, movedCost{m.Unit, m.Node, figures{m.Billed, m.Effective, m.List, m.Contracted, m.GPUMs}})
-		sum.billed, sum.effective = sum.billed.Add(m.Billed), sum.effective.Add(m.Effective)
+		var billed, effective bool
+		sum.billed, billed = sum.billed.TryAdd(m.Billed)
+		sum.effective, effective = sum.effective.TryAdd(m.Effective)
+		if !billed || !effective {
+			return errors.New("its units on machines add up to too much")
+		}
 	}
 	if len(moved) == 0 || sum.billed != l.Billed || sum.effective != l.Effective {
 		return fmt.Errorf("its units on machines have %s billed and %s effective of %s and %s", sum.billed, sum.effective, l.Billed, l.Effective)

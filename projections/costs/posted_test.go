@@ -344,6 +344,8 @@ func TestPostingsOfOtherRows(t *testing.T) {
 		"no row":         strings.Replace(b.String(), `"row":"`, `"row":"","method":"`, 1),
 		"half a row":     strings.Replace(b.String(), `"row":"`, `"row":"AAAA`, 1),
 		"a later form":   "quartermaster.postings/9\n",
+		"a sum too large": strings.Replace(b.String(), `"held":[`, `"held":[`+strings.Repeat(
+			`{"unit":"u","node":"n","billed":"999999999999999999","effective":"0","list":"0","contracted":"0","gpu_ms":[0,0,0,0]},`, 400), 1),
 	} {
 		if _, err := costs.ReadPostings([]byte(text)); !errors.Is(err, costs.ErrCanonical) {
 			t.Errorf("%s: %v", name, err)
