@@ -75,7 +75,7 @@ adapters/transport/...: domain/...  own  adapters/configfile  any
 adapters/remotewrite/...: domain/...  projections/...  simulations/...  own  adapters/admission  schemas  any
 adapters/durable:
 adapters/coding:
-adapters/web:           adapters/coding
+adapters/web:           domain  adapters/coding
 adapters/*/...:         domain/...  projections/...  simulations/...  own  adapters/durable  schemas  any
 
 cmd/quartermaster-audit/...: github.com/shopspring/decimal  domain/...  projections/...  adapters/wire  adapters/commandline  adapters/buildinfo  own  schemas/...  github.com/spf13/...  github.com/klauspost/compress/...  github.com/pierrec/lz4/...  github.com/parquet-go/...  golang.org/x/mod/...

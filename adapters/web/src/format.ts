@@ -36,19 +36,18 @@ function percent(share: string | number): string {
   return `${scaled(`${parts[1]}${rest}00`, 10n ** BigInt(rest.length), 1)}%`
 }
 
-const known = new Map<string, number>()
+// Places of currencies, by ISO 4217, as domain.MinorUnits has them: a test compares the two. Browsers have those of daily life,
+// where forints and rupiahs have none; bills have two.
+const minor = [
+  { places: 0, of: 'BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF' },
+  { places: 3, of: 'BHD IQD JOD KWD LYD OMR TND' },
+  { places: 4, of: 'CLF UYW' },
+]
+const known = new Map(minor.flatMap(({ places, of }) => of.split(' ').map((currency) => [currency, places] as const)))
 
-// places returns how many places a currency has: yen have none. It is two if nothing is known of it.
+// places returns how many places a currency has: yen have none, and one that is not known has two.
 function places(currency: string): number {
-  let n = known.get(currency)
-  if (n !== undefined) return n
-  try {
-    n = new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions().maximumFractionDigits ?? 2
-  } catch {
-    n = 2 // it is no currency
-  }
-  known.set(currency, n)
-  return n
+  return known.get(currency) ?? 2
 }
 
 // Kind is how a value is written: money to the places of its currency and a price to four, so that columns align; the

@@ -47,7 +47,7 @@ test('values are written with all of their digits', () => {
 })
 
 test('money has the places of its currency', () => {
-  for (const [currency, want] of [['USD', '1,200.50'], ['JPY', '1,201'], ['KWD', '1,200.500'], ['points', '1,200.50'], ['', '1,200.50']] as const) assert.equal(written('1200.5', 'money', currency), want, currency)
+  for (const [currency, want] of [['USD', '1,200.50'], ['JPY', '1,201'], ['KWD', '1,200.500'], ['HUF', '1,200.50'], ['points', '1,200.50'], ['', '1,200.50']] as const) assert.equal(written('1200.5', 'money', currency), want, currency)
   assert.equal(written('12345678901234567890', 'money', 'JPY'), '12,345,678,901,234,567,890')
 })
 
