@@ -28,7 +28,7 @@ func (h *Conn) goBack(ctx context.Context, asOf string) error {
 		return err
 	}
 	if !end.Covers(to) {
-		return invalid("as-of", "%s is beyond the end of the log, %s", to, end)
+		return invalid("as-of", "%s is beyond the end of the log, %s: it is of another log, or this one has lost events", to, end)
 	}
 	m, from, err := h.rowsAt(ctx, to, file)
 	if err != nil {
