@@ -244,7 +244,11 @@ func (g *generator) shape(t reflect.Type) map[string]any {
 		if t.Elem().Kind() == reflect.Uint8 {
 			return map[string]any{"type": "string", "contentEncoding": "base64"}
 		}
-		return map[string]any{"type": "array", "items": g.of(t.Elem())}
+		items := g.of(t.Elem())
+		if t.Elem().Kind() == reflect.Pointer && t.Elem().Elem().Kind() != reflect.Struct { // a number that may not be known
+			items = map[string]any{"anyOf": []any{items, map[string]any{"type": "null"}}}
+		}
+		return map[string]any{"type": "array", "items": items}
 	case reflect.Array:
 		return map[string]any{"type": "array", "items": g.of(t.Elem())}
 	case reflect.Map:
